@@ -1,0 +1,254 @@
+"""Graph → Binding: all that a template may see, decided here.
+
+Which tensors the caller binds, in which order and under which names; what a plan adds to them.
+The rules stand in docs/design.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from cudnn_bindgen.codegen import naming, ports
+from cudnn_bindgen.codegen.fingerprint import fingerprint
+from cudnn_bindgen.codegen.graph import Graph, PlanInfo, Scalar, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of `execute`, which is also one slot of the variant pack.
+
+    `name` is the bare name (``q``), `argument` the parameter's (``q_ptr``; a scalar has no suffix),
+    `original` the name in the file. `alignment` is what the caller's address must be a multiple
+    of, in bytes. `default` is set on optional scalars only. `port` is where it comes from.
+    """
+
+    slot: int
+    uid: int
+    name: str
+    argument: str
+    original: str
+    role: str  # "input", "output" or "scalar"
+    port: str
+    data_type: str
+    dim: tuple[int, ...]
+    stride: tuple[int, ...]
+    alignment: int
+    default: Scalar | None = None
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is passed by value."""
+        return self.role == "scalar"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no element."""
+        return 0 in self.dim
+
+
+@dataclass(frozen=True, slots=True)
+class PlanParts:
+    """What belongs to one plan, not to the graph: handed to the runtime as data.
+
+    `uids` are the arguments that the plan binds; `workspace_size` the frontend's share of the
+    workspace in bytes, which lies before cuDNN's own.
+    """
+
+    fingerprint: str
+    cudnn_version: int
+    sm: int
+    engine: str
+    uids: tuple[int, ...]
+    constants: tuple[tuple[int, Scalar], ...]
+    workspace_parts: tuple[tuple[int, int, int, tuple[float, ...]], ...]
+    replacements: tuple[tuple[int, int, int], ...]
+    dropped: tuple[int, ...]
+    workspace_size: int
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A whole module, before it is text."""
+
+    fingerprint: str
+    dialect: str
+    nodes: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+    is_override_shape_enabled: bool
+    plan: PlanParts | None
+
+    @property
+    def operands(self) -> tuple[Argument, ...]:
+        """The arguments that are addresses; they come first."""
+        return tuple(argument for argument in self.arguments if not argument.is_scalar)
+
+    @property
+    def scalars(self) -> tuple[Argument, ...]:
+        """The arguments that are values; they come last."""
+        return tuple(argument for argument in self.arguments if argument.is_scalar)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every output has no element, so that there is nothing to compute."""
+        outputs = [argument for argument in self.arguments if argument.role == "output"]
+        return bool(outputs) and all(output.is_empty for output in outputs)
+
+
+def bind(graph: Graph) -> Binding:
+    """Decide arguments, slots and metadata of `graph`."""
+    digest = fingerprint(graph)
+    arguments = _arguments(graph)
+    return Binding(
+        fingerprint=digest,
+        dialect=graph.dialect,
+        nodes=tuple(node.tag for node in graph.nodes),
+        arguments=arguments,
+        is_override_shape_enabled=graph.is_override_shape_enabled,
+        plan=_plan_parts(graph.plan, digest, arguments) if graph.plan else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A tensor at the port where it is seen first, and which group of arguments that puts it in."""
+
+    uid: int
+    tag: str
+    port: str
+    group: int
+
+
+# The groups of arguments, in the order in which they stand in a signature.
+_INPUT, _OPTIONAL, _OUTPUT, _REQUIRED_SCALAR, _DEFAULT_SCALAR = range(5)
+
+_RAGGED = "_ragged_offset"
+
+
+def _uses(graph: Graph, tensors: Mapping[int, Tensor]) -> Iterator[_Use]:
+    """Yield every port of the graph in order, then the ragged offsets of each node's tensors."""
+    written = {uid for node in graph.nodes for _, uid in node.outputs}
+    for node in graph.nodes:
+        for port, uid in node.inputs:
+            yield _Use(uid, node.tag, port, _OUTPUT if uid in written else _INPUT)
+        for port, uid in node.optional + node.extra:
+            yield _Use(uid, node.tag, port, _OUTPUT if uid in written else _OPTIONAL)
+        for port, uid in node.outputs:
+            yield _Use(uid, node.tag, port, _OUTPUT)
+        for port, uid in node.ports:
+            offset = tensors[uid].ragged_offset_uid
+            if offset is not None:
+                yield _Use(offset, node.tag, f"{port}{_RAGGED}", _OPTIONAL)
+    # The frontend drops ports it has no text for (REDUCTION's Group_offset); their tensors remain.
+    for tensor in graph.tensors:
+        yield _Use(tensor.uid, "", "operand", _OPTIONAL)
+
+
+def _arguments(graph: Graph) -> tuple[Argument, ...]:
+    tensors = {tensor.uid: tensor for tensor in graph.tensors}
+    first: dict[int, _Use] = {}
+    for use in _uses(graph, tensors):
+        if not tensors[use.uid].is_virtual:
+            first.setdefault(use.uid, use)
+    # Numbered over all operands, bound or not, so that a number depends on ports alone.
+    structural = dict(
+        zip(first, naming.number_names(_port_name(use.port) for use in first.values()), strict=True)
+    )
+    bound = [
+        (_group(use, tensors[uid]), use)
+        for uid, use in first.items()
+        if _is_bound(tensors[uid], graph.plan)
+    ]
+    bound.sort(key=lambda item: item[0])
+    names = naming.choose_names(
+        [structural[use.uid] for _, use in bound], [tensors[use.uid].name for _, use in bound]
+    )
+    aligned = dict(graph.plan.aligned_operands) if graph.plan else {}
+    return tuple(
+        _argument(slot, name, group, use, tensors[use.uid], aligned)
+        for slot, ((group, use), name) in enumerate(zip(bound, names, strict=True))
+    )
+
+
+def _argument(
+    slot: int, name: str, group: int, use: _Use, tensor: Tensor, aligned: dict[int, int]
+) -> Argument:
+    is_scalar = tensor.is_pass_by_value
+    return Argument(
+        slot=slot,
+        uid=tensor.uid,
+        name=name,
+        argument=naming.argument_name(name, is_scalar),
+        original=tensor.name,
+        role="scalar" if is_scalar else "output" if group == _OUTPUT else "input",
+        port=use.port,
+        data_type=tensor.value.data_type if tensor.value else tensor.data_type,
+        dim=tensor.dim,
+        stride=tensor.stride,
+        alignment=_alignment(use, tensor, aligned),
+        default=tensor.value if is_scalar else None,
+    )
+
+
+def _port_name(port: str) -> str:
+    return (
+        f"in_{port}" if port.isascii() and port.isdigit() else naming.identifier(port) or "operand"
+    )
+
+
+def _group(use: _Use, tensor: Tensor) -> int:
+    if not tensor.is_pass_by_value:
+        return use.group
+    return _DEFAULT_SCALAR if tensor.value else _REQUIRED_SCALAR
+
+
+def _is_bound(tensor: Tensor, plan: PlanInfo | None) -> bool:
+    """Whether the caller binds this non-virtual tensor (docs/design.md, Scalars)."""
+    if tensor.value is not None and naming.is_made_up(tensor.name):
+        return False
+    if plan is None:
+        return True
+    supplied = {part.uid for part in plan.workspace_parts}
+    supplied |= {replacement.target for replacement in plan.replacements}
+    if tensor.value is None:
+        supplied |= {uid for uid, _ in plan.constants}
+    asked = {*plan.variant_pack_uids, *(replacement.source for replacement in plan.replacements)}
+    return tensor.uid in asked - supplied
+
+
+def _alignment(use: _Use, tensor: Tensor, aligned: dict[int, int]) -> int:
+    """Bytes that the caller's address must be a multiple of.
+
+    What the plan lists is what the frontend enforces. Otherwise the declared alignment, but for
+    what kernels read element by element (lengths, offsets, page tables, one-element scales):
+    callers pass slices of larger tensors there, so only the element's own size can be asked.
+    """
+    if tensor.is_pass_by_value:
+        return 1
+    if tensor.uid in aligned:
+        return max(1, aligned[tensor.uid])
+    elementwise = use.port.endswith(_RAGGED) or ports.is_elementwise_port(use.port, use.tag)
+    if elementwise or tensor.elements <= 1:
+        return min(tensor.alignment, tensor.element_bytes)
+    return tensor.alignment
+
+
+def _plan_parts(plan: PlanInfo, digest: str, arguments: tuple[Argument, ...]) -> PlanParts:
+    bound = {argument.uid for argument in arguments}
+    sources = {replacement.source for replacement in plan.replacements}
+    return PlanParts(
+        fingerprint=digest,
+        cudnn_version=plan.cudnn_version,
+        sm=plan.sm,
+        engine=plan.engine,
+        uids=tuple(sorted(bound)),
+        constants=tuple((uid, value) for uid, value in plan.constants if uid not in bound),
+        workspace_parts=tuple(
+            (part.uid, part.operation, part.offset, part.values) for part in plan.workspace_parts
+        ),
+        replacements=tuple((r.source, r.target, r.offset) for r in plan.replacements),
+        dropped=tuple(sorted(sources - set(plan.variant_pack_uids))),
+        workspace_size=plan.frontend_workspace_size,
+        text=plan.text.encode(),
+    )

@@ -1,0 +1,91 @@
+"""The shapes that graph documents have on disk, for msgspec to check: names and types, no meaning.
+
+Fields that a later frontend may add are ignored; fields that this project needs are required, so
+that a missing one is an error with its JSON path.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class ScalarDocument(msgspec.Struct, frozen=True):
+    """A pass-by-value: hex bits for float types, a number for doubles and integers."""
+
+    index: Annotated[int, Meta(ge=0, le=5)]
+    value: str | int | float
+
+
+class TensorDocument(msgspec.Struct, frozen=True):
+    """One tensor as ``Tensor_attributes`` is serialized."""
+
+    uid: Int64
+    dim: list[Size]
+    stride: list[Int64]
+    data_type: str | None
+    is_virtual: bool = False
+    is_pass_by_value: bool = False
+    pass_by_value: ScalarDocument | None = None
+    reordering_type: str | None = "NONE"
+    name: str | None = ""
+    ragged_offset_uid: Int64 | None = None
+    ragged_offset_multiplier: Int64 | None = None
+    alignment: Annotated[int, Meta(ge=1, le=2**20)] = 16
+
+
+class NodeDocument(msgspec.Struct, frozen=True):
+    """One node; its attributes are read from the raw object beside it."""
+
+    tag: str
+    inputs: dict[str, Int64] = {}
+    outputs: dict[str, Int64] = {}
+    name: str | None = ""
+
+
+class ContextDocument(msgspec.Struct, frozen=True):
+    """Graph-wide settings."""
+
+    io_data_type: str | None = None
+    intermediate_data_type: str | None = None
+    compute_data_type: str | None = None
+    is_dynamic_shape_enabled: bool = False
+    is_override_shape_enabled: bool = False
+
+
+class StructureDocument(msgspec.Struct, frozen=True):
+    """Structure of a graph, version 2.0."""
+
+    context: ContextDocument
+    nodes: list[NodeDocument]
+    tensors: list[TensorDocument]
+
+
+class PlanDocument(msgspec.Struct, frozen=True):
+    """What ``graph.serialize()`` adds to the structure."""
+
+    cudnn_backend_data: str
+    variant_pack_uids: list[Int64]
+    fe_workspace_size: Size
+    pass_by_values: dict[str, ScalarDocument] = {}
+    workspace_modifications: dict[
+        str, tuple[Annotated[int, Meta(ge=0, le=2)], Size, list[float]]
+    ] = {}
+    variant_pack_replacements: list[tuple[Int64, tuple[Int64, Int64]]] = []
+    # Absent in plans serialized before frontend 1.30.
+    aligned_operands: dict[str, tuple[Annotated[int, Meta(ge=0, le=2**20)], int]] = {}
+    behavior_notes: list[list[str | None]] = []
+
+
+class Document(msgspec.Struct, frozen=True):
+    """One graph file, decoded: which dialect, its typed parts, and the raw object behind them."""
+
+    dialect: str
+    structure: StructureDocument
+    plan: PlanDocument | None
+    raw: dict[str, Any]

@@ -1,0 +1,119 @@
+"""Every identifier that is emitted: which name a tensor gets, and that it is a legal one.
+
+A name the user chose is kept; one that the frontend made up gives way to the tensor's port. All
+names are ASCII, lower case, at most 40 characters, and unique within a module.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.text import printable
+
+MAX_LENGTH = 40
+
+# Names the frontend gives: tensor_3 by its Python front, 0::Y or sdpa::O after node and port.
+_MADE_UP = re.compile(r"(tensor_\d+|.*::\w*)?", re.ASCII | re.DOTALL)
+
+# What a parameter must not shadow in emitted code: Python's and Cython's words, C's types, and the
+# names that the emitted module uses itself.
+_WORDS = """
+    address api arguments auto bfloat16 bint bool bytes cdef char check cimport close complex const
+    cpdef ctypedef default dict double enqueue enum except execute execute_plan execute_uids extern
+    fingerprint float float16 float32 float64 fused gil graph include inline int int16_t int32
+    int32_t int64 int64_t int8_t list load_plan long name namespace new nogil noexcept object
+    operands operator out overrides parts plan pointers public queue readonly register
+    replace_plan run scalars self set short signed size_t sizeof slots ssize_t static str stream
+    struct template this tuple type uint16_t uint32_t uint64_t uint8_t uintptr_t union unsigned
+    void volatile workspace workspace_ptr workspace_size
+"""
+_RESERVED = frozenset([*keyword.kwlist, *keyword.softkwlist, *_WORDS.split()])
+
+
+def is_made_up(name: str) -> bool:
+    """Whether the frontend, not the user, chose `name`."""
+    return _MADE_UP.fullmatch(name) is not None
+
+
+def identifier(name: str) -> str:
+    """Return `name` as a legal lower-case identifier, or "" when nothing of it is left."""
+    plain = unicodedata.normalize("NFKD", name[: 4 * MAX_LENGTH])
+    plain = re.sub(r"[^a-z0-9_]+", "_", re.sub(r"[^\x00-\x7f]", "", plain).lower())
+    plain = plain.strip("_")[:MAX_LENGTH].rstrip("_")
+    if not plain:
+        return ""
+    if plain[0].isdigit():
+        plain = f"t{plain}"
+    return f"{plain}_" if plain in _RESERVED else plain
+
+
+def number_names(names: Iterable[str]) -> list[str]:
+    """Tell equal names apart by position: a, a, b → a, a_2, b."""
+    seen: Counter[str] = Counter()
+    result = []
+    for name in names:
+        seen[name] += 1
+        result.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return result
+
+
+def choose_names(structural: Sequence[str], given: Sequence[str]) -> list[str]:
+    """Choose one name for each operand.
+
+    Parameters
+    ----------
+    structural
+        Legal names that come from ports alone, each unique (`number_names`).
+    given
+        The names in the file, in the same order.
+
+    Returns
+    -------
+    list of str
+        Unique. An operand that keeps its structural name never loses it to another's given name.
+    """
+    wanted = ["" if is_made_up(name) else identifier(name) for name in given]
+    taken = {name for name, want in zip(structural, wanted, strict=True) if not want}
+    names = []
+    for name, want in zip(structural, wanted, strict=True):
+        if want:
+            name, number = want, 2
+            while name in taken:
+                name, number = f"{want}_{number}", number + 1
+            taken.add(name)
+        names.append(name)
+    return names
+
+
+def argument_name(name: str, is_scalar: bool) -> str:
+    """Return the parameter of `execute` for an operand: ``q`` → ``q_ptr``; a scalar keeps its name.
+
+    Unique when `name` is: no scalar ends in ``_ptr``.
+    """
+    if is_scalar:
+        return f"{name}_" if name.endswith("_ptr") else name
+    argument = f"{name.removesuffix('_')}_ptr"  # class_ is a name, class_ptr needs no underscore
+    return f"{name}_ptr" if argument in _RESERVED else argument
+
+
+def module_name(stem: str) -> str:
+    """Return the module name that a file's stem suggests."""
+    return identifier(stem) or "graph"
+
+
+def check_module_name(name: str) -> str:
+    """Return `name` if it can name a module.
+
+    Raises
+    ------
+    EmitError
+        It is no ASCII identifier, or a keyword.
+    """
+    if name.isascii() and name.isidentifier() and not keyword.iskeyword(name):
+        return name
+    raise EmitError(f"module name: expected a Python identifier, got {printable(name)!r}")

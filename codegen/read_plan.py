@@ -1,0 +1,141 @@
+"""The plan half of a plan file → PlanInfo, checked against the structure it came with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from cudnn_bindgen.codegen.dialects.decode import decode_json, located
+from cudnn_bindgen.codegen.dialects.document import PlanDocument
+from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.graph import PlanInfo, Replacement, Tensor, WorkspacePart
+from cudnn_bindgen.codegen.scalar import read_scalar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_WHERE = "$.cudnn_backend_data"
+
+
+class _Profile(msgspec.Struct, frozen=True):
+    deviceVer: int  # noqa: N815 - cuDNN's own spelling
+
+
+class _Engine(msgspec.Struct, frozen=True):
+    engineId: int = -1  # noqa: N815
+    knobChoices: dict[str, int] = {}  # noqa: N815
+
+
+class _Backend(msgspec.Struct, frozen=True):
+    """The few fields of cuDNN's own plan text that a binding states."""
+
+    cudnnVersion: int  # noqa: N815
+    GPUProfile: _Profile
+    engine: _Engine = _Engine()
+
+
+def read_plan(document: PlanDocument, tensors: Iterable[Tensor]) -> PlanInfo:
+    """Check the plan's uids against `tensors` and build the model of the plan."""
+    backend = _read_backend(document.cudnn_backend_data)
+    constants = _by_uid(document.pass_by_values, "pass_by_values", read_scalar)
+    parts = _by_uid(document.workspace_modifications, "workspace_modifications", _keep)
+    aligned = _by_uid(document.aligned_operands, "aligned_operands", _keep)
+    plan = PlanInfo(
+        text=document.cudnn_backend_data,
+        cudnn_version=backend.cudnnVersion,
+        sm=backend.GPUProfile.deviceVer // 10,
+        engine=_engine(backend.engine),
+        variant_pack_uids=tuple(sorted(set(document.variant_pack_uids))),
+        constants=tuple(sorted(constants.items())),
+        workspace_parts=tuple(
+            WorkspacePart(uid, operation, offset, tuple(values))
+            for uid, (operation, offset, values) in sorted(parts.items())
+        ),
+        replacements=tuple(
+            Replacement(source, target, offset)
+            for source, (target, offset) in sorted(document.variant_pack_replacements)
+        ),
+        aligned_operands=tuple(sorted((uid, item[0]) for uid, item in aligned.items())),
+        frontend_workspace_size=document.fe_workspace_size,
+        behavior_notes=tuple(note for notes in document.behavior_notes for note in notes if note),
+    )
+    _check_uids(plan, {tensor.uid for tensor in tensors})
+    _check_parts(plan)
+    return plan
+
+
+def _read_backend(text: str) -> _Backend:
+    try:
+        raw = decode_json(text.encode())
+    except (GraphFormatError, UnicodeEncodeError):
+        raise GraphFormatError(
+            "expected the plan as JSON text, got broken JSON", path=_WHERE
+        ) from None
+    try:
+        return located(raw, _Backend, _WHERE)
+    except GraphFormatError as error:
+        error.hint = error.hint or "was the plan written by another cuDNN major version?"
+        raise
+
+
+def _engine(engine: _Engine) -> str:
+    knobs = [f"{name}={value}" for name, value in sorted(engine.knobChoices.items())]
+    return " ".join([f"engine {engine.engineId}", *knobs]).replace("CUDNN_KNOB_TYPE_", "")
+
+
+def _keep(value: T, path: str) -> T:
+    return value
+
+
+def _by_uid(items: Mapping[str, T], field: str, read: Callable[[T, str], R]) -> dict[int, R]:
+    result: dict[int, R] = {}
+    for key, value in items.items():
+        path = f"$.{field}.{key}"
+        digits = key.removeprefix("-")
+        # 19 digits: what an int64 can have; also keeps int() from hostile lengths.
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+            raise GraphFormatError("expected a uid as the key", path=path)
+        uid = int(key)
+        if uid in result:
+            raise GraphFormatError(f"expected each uid once, got {uid} twice", path=path)
+        result[uid] = read(value, path)
+    return result
+
+
+def _check_uids(plan: PlanInfo, tensors: set[int]) -> None:
+    known = tensors | {uid for uid, _ in plan.constants}
+    known |= {part.uid for part in plan.workspace_parts}
+    known |= {replacement.target for replacement in plan.replacements}
+    for uid in plan.variant_pack_uids:
+        if uid not in known:
+            raise GraphFormatError(
+                f"expected uids of tensors, constants or workspace parts, got {uid}",
+                path="$.variant_pack_uids",
+            )
+    for replacement in plan.replacements:
+        if replacement.source not in known:
+            raise GraphFormatError(
+                f"expected the uid of a tensor, got {replacement.source}",
+                path="$.variant_pack_replacements",
+            )
+
+
+def _check_parts(plan: PlanInfo) -> None:
+    for part in plan.workspace_parts:
+        path = f"$.workspace_modifications.{part.uid}"
+        if part.operation == 2:
+            size = 0
+        elif part.operation == 0:
+            size = 4 * len(part.values)
+        else:
+            if len(part.values) != 1 or not 0 <= part.values[0] < 2**53:
+                raise GraphFormatError("expected one size in bytes to set to zero", path=path)
+            size = int(part.values[0])
+        if part.offset + size > plan.frontend_workspace_size:
+            raise GraphFormatError(
+                f"expected a part inside the {plan.frontend_workspace_size} bytes of "
+                f"fe_workspace_size, got bytes {part.offset} to {part.offset + size}",
+                path=path,
+            )

@@ -1,0 +1,192 @@
+"""Binding → {file name: text}: fills the templates, decides nothing about the graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from cudnn_bindgen import __version__
+from cudnn_bindgen.codegen.binding import Argument, Binding, PlanParts
+from cudnn_bindgen.codegen.graph import Scalar
+from cudnn_bindgen.codegen.text import hex_literal, literal, printable, quoted, shorten, wrap_bytes
+
+# What the emitted code was written against; the runtime refuses another number (runtime/graph.pyx).
+RUNTIME_ABI = 1
+
+_SUFFIXES = ("pyx", "pyi", "pxd")
+
+
+@dataclass(frozen=True, slots=True)
+class _CType:
+    """How a scalar type looks in emitted code."""
+
+    c_type: str
+    conversion: str
+    python_type: str
+
+
+_SCALARS = {
+    "BFLOAT16": _CType("uint16_t", "bfloat16", "float"),
+    "DOUBLE": _CType("double", "float64", "float"),
+    "FLOAT": _CType("float", "float32", "float"),
+    "HALF": _CType("uint16_t", "float16", "float"),
+    "INT32": _CType("int32_t", "int32", "int"),
+    "INT64": _CType("int64_t", "int64", "int"),
+}
+_ADDRESS = _CType("void*", "address", "int")
+
+
+def render(binding: Binding, module: str, source: str) -> dict[str, str]:
+    """Render a module's files.
+
+    Parameters
+    ----------
+    binding
+        What to emit.
+    module
+        Name of the module; a legal identifier.
+    source
+        Base name of the graph file, stated in the header and in ``GRAPH``.
+
+    Returns
+    -------
+    dict
+        ``{"NAME.pyx": text, "NAME.pyi": text, "NAME.pxd": text}``, pure ASCII, the same bytes on
+        every run and every machine.
+    """
+    environment = Environment(
+        loader=PackageLoader("cudnn_bindgen", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - Cython, not HTML; text.py escapes
+    )
+    fields = _fields(binding, module, source)
+    return {
+        f"{module}.{suffix}": environment.get_template(f"module.{suffix}.jinja").render(fields)
+        for suffix in _SUFFIXES
+    }
+
+
+def _fields(binding: Binding, module: str, source: str) -> dict[str, Any]:
+    c_types = [_c_type(argument) for argument in binding.arguments]
+    return {
+        "abi": RUNTIME_ABI,
+        "arguments": [_argument(argument) for argument in binding.arguments],
+        "conversions": sorted({"address", *(c_type.conversion for c_type in c_types)}),
+        "fingerprint": binding.fingerprint,
+        "graph": _graph(binding, source),
+        "is_empty": binding.is_empty,
+        "module": module,
+        "plan": _plan(binding.plan) if binding.plan else None,
+        "source": shorten(source, 60),
+        "stdint": sorted({c.c_type for c in c_types if c.c_type.endswith("_t")}),
+        "table": [quoted(row) for row in operand_table(binding)],
+        "title": quoted(shorten(describe_nodes(binding), 80)),
+        "uid_value_type": "int | float" if binding.scalars else "int",
+        "version": __version__,
+    }
+
+
+def describe_nodes(binding: Binding) -> str:
+    """Return the node tags with their counts: ``MATMUL, POINTWISE x2``."""
+    counts = Counter(binding.nodes)
+    return ", ".join(tag if count == 1 else f"{tag} x{count}" for tag, count in counts.items())
+
+
+def operand_table(binding: Binding) -> list[str]:
+    """Return the operands as aligned, printable lines, the heading first."""
+    rows = [("slot", "uid", "argument", "name", "role", "data type", "dim", "stride", "align")]
+    rows += [
+        (
+            str(argument.slot),
+            str(argument.uid),
+            argument.argument,
+            shorten(argument.original, 20),
+            argument.role,
+            argument.data_type,
+            _sizes(argument.dim),
+            _sizes(argument.stride),
+            "" if argument.is_scalar else str(argument.alignment),
+        )
+        for argument in binding.arguments
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _sizes(sizes: tuple[int, ...]) -> str:
+    return ",".join(map(str, sizes)) or "-"
+
+
+def _c_type(argument: Argument) -> _CType:
+    return _SCALARS[argument.data_type] if argument.is_scalar else _ADDRESS
+
+
+def _argument(argument: Argument) -> dict[str, Any]:
+    c_type = _c_type(argument)
+    default = argument.default
+    fields: list[Any] = [
+        *(argument.uid, argument.argument, argument.original, argument.role, argument.data_type),
+        *(argument.dim, argument.stride, argument.alignment),
+    ]
+    if default:
+        fields.append(default.value)
+    return {
+        "argument": argument.argument,
+        "c_type": c_type.c_type,
+        "conversion": f"{c_type.conversion}({argument.argument}, {literal(argument.argument)})",
+        "default": f"={literal(default.value)}" if default else "",
+        "fields": ", ".join(literal(field) for field in fields),
+        # A scalar's parameter has its name already; no other name begins with an underscore.
+        "local": f"_{argument.name}" if argument.is_scalar else argument.name,
+        "name": argument.name,
+        "python_type": c_type.python_type,
+        "slot": argument.slot,
+        # cuDNN reads a scalar while the call runs, so the parameter itself is its storage.
+        "slot_value": f"&{argument.name}" if argument.is_scalar else argument.name,
+        "summary": f"{argument.role}, {argument.data_type}",
+        "uid": argument.uid,
+    }
+
+
+def _graph(binding: Binding, source: str) -> dict[str, str]:
+    graph: dict[str, Any] = {
+        "source": source,
+        "dialect": binding.dialect,
+        "nodes": binding.nodes,
+        "is_override_shape_enabled": binding.is_override_shape_enabled,
+    }
+    if binding.plan:
+        graph["cudnn_version"] = binding.plan.cudnn_version
+        graph["sm"] = binding.plan.sm
+        graph["engine"] = binding.plan.engine
+    return {key: literal(value) for key, value in graph.items()}
+
+
+def _plan(plan: PlanParts) -> dict[str, Any]:
+    return {
+        "cudnn_version": plan.cudnn_version,
+        "sm": plan.sm,
+        "uids": literal(plan.uids),
+        "constants": [
+            {"uid": uid, "data": hex_literal(value.data), "comment": _comment(value)}
+            for uid, value in plan.constants
+        ],
+        "workspace_parts": literal(plan.workspace_parts),
+        "replacements": literal(plan.replacements),
+        "dropped": literal(plan.dropped),
+        "workspace_size": plan.workspace_size,
+        "text": wrap_bytes(plan.text),
+    }
+
+
+def _comment(value: Scalar) -> str:
+    return printable(f"{value.data_type} {value.value!r}")

@@ -1,0 +1,126 @@
+"""What a graph binds, for people (tables) and for programs (one document)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cudnn_bindgen.codegen.binding import Argument, Binding
+from cudnn_bindgen.codegen.graph import Graph
+from cudnn_bindgen.codegen.text import shorten
+
+_OPERATIONS = ("copy to device", "set to zero", "address only")
+
+
+def as_document(graph: Graph, binding: Binding) -> dict[str, Any]:
+    """Return everything `print_tables` shows as plain data."""
+    plan, info = binding.plan, graph.plan
+    return {
+        "fingerprint": binding.fingerprint,
+        "dialect": binding.dialect,
+        "is_override_shape_enabled": binding.is_override_shape_enabled,
+        "arguments": [_argument(argument) for argument in binding.arguments],
+        "nodes": [
+            {
+                "tag": node.tag,
+                "name": node.name,
+                "inputs": dict(node.inputs + node.optional + node.extra),
+                "outputs": dict(node.outputs),
+            }
+            for node in graph.nodes
+        ],
+        "plan": None
+        if plan is None or info is None
+        else {
+            "cudnn_version": plan.cudnn_version,
+            "sm": plan.sm,
+            "engine": plan.engine,
+            "behavior_notes": list(info.behavior_notes),
+            "bytes": len(plan.text),
+            "constants": [
+                {"uid": uid, "data_type": value.data_type, "bits": value.data[::-1].hex()}
+                for uid, value in plan.constants
+            ],
+            "frontend_workspace_size": plan.workspace_size,
+            "workspace_parts": [
+                {"uid": uid, "operation": _OPERATIONS[operation], "offset": offset}
+                for uid, operation, offset, _ in plan.workspace_parts
+            ],
+            "replacements": [
+                {"source": source, "target": target, "offset": offset}
+                for source, target, offset in plan.replacements
+            ],
+        },
+    }
+
+
+def _argument(argument: Argument) -> dict[str, Any]:
+    return {
+        "slot": argument.slot,
+        "uid": argument.uid,
+        "argument": argument.argument,
+        "name": argument.original,
+        "role": argument.role,
+        "port": argument.port,
+        "data_type": argument.data_type,
+        "dim": list(argument.dim),
+        "stride": list(argument.stride),
+        "alignment": argument.alignment,
+        # JSON has no NaN and no infinities.
+        "default": None if argument.default is None else str(argument.default.value),
+    }
+
+
+def print_tables(document: dict[str, Any], source: str) -> None:
+    """Print `as_document`'s result on standard output; `source` names the file."""
+    # Cut to a terminal's width, but not for a pipe, where rich would assume 80 columns.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    overrides = ", shapes can be overridden" if document["is_override_shape_enabled"] else ""
+    console.print(
+        f"[bold]{escape(shorten(source, 60))}[/bold]: {document['dialect']}, "
+        f"graph {document['fingerprint']}{overrides}"
+    )
+    _print(console, "arguments of execute", document["arguments"])
+    _print(console, "nodes", document["nodes"])
+    plan = document["plan"]
+    if plan is None:
+        console.print("plan: none in this file; the module needs load_plan()")
+        return
+    version = plan["cudnn_version"]
+    console.print(
+        f"[bold]plan[/bold]: cuDNN {version // 10000}.{version // 100 % 100}.{version % 100}, "
+        f"SM {plan['sm']}, {escape(shorten(plan['engine'], 80))}, {plan['bytes']} bytes"
+    )
+    console.print(f"behavior notes: {', '.join(map(escape, plan['behavior_notes'])) or 'none'}")
+    console.print(
+        f"workspace: {plan['frontend_workspace_size']} bytes of the frontend's, and cuDNN's own, "
+        "which it tells once the plan is on a device"
+    )
+    for part in ("constants", "workspace_parts", "replacements"):
+        _print(console, part.replace("_", " "), plan[part])
+
+
+def _print(console: Console, title: str, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for column in rows[0]:
+        table.add_column(column.replace("_", " "))
+    for row in rows:
+        table.add_row(*(escape(_cell(value)) for value in row.values()))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    if isinstance(value, dict):
+        return " ".join(f"{shorten(key)}={item}" for key, item in value.items())
+    return shorten(str(value))

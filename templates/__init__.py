@@ -1,0 +1,1 @@
+"""The templates of a generated module, shaped like their output."""
