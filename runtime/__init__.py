@@ -1,0 +1,1 @@
+"""What generated modules run on: handles, plans, workspace, errors. Knows no JSON, no templates."""

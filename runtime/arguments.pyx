@@ -1,0 +1,97 @@
+# cython: language_level=3, freethreading_compatible=True
+"""The rarer ways in which an argument comes, and what is said when it is wrong."""
+import math
+import operator
+import struct
+
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uintptr_t
+from libc.string cimport memcpy
+
+from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError
+
+
+cdef void* convert_address(object value, str argument) except? NULL:
+    """An address that is no plain int: NumPy integers and the like, never a tensor or a float."""
+    number = _integer(value, argument, "a device address as int")
+    if not 0 <= number < 1 << 64:
+        raise OperandError(argument, "an address from 0 to 2**64 - 1", str(number))
+    return <void*><uintptr_t><unsigned long long>number
+
+
+cdef double convert_float(object value, str argument) except? -1:
+    """A number that is no plain float: ints, NumPy scalars."""
+    if isinstance(value, (str, bytes, bytearray)) or _is_array(value):
+        raise OperandTypeError(argument, "a number", _describe(value))
+    try:
+        return float(value)
+    except TypeError:
+        raise OperandTypeError(argument, "a number", _describe(value)) from None
+    except OverflowError:
+        raise OperandError(argument, "a number that a double holds", _describe(value)) from None
+
+
+cdef int64_t convert_int(object value, str argument, int bits) except? -1:
+    """A signed integer of `bits` bits."""
+    number = _integer(value, argument, "an int")
+    limit = 1 << (bits - 1)
+    if not -limit <= number < limit:
+        raise OperandError(argument, f"an int of {bits} bits", str(number))
+    return number
+
+
+cdef float narrow_float(double value, str argument) except? -1:
+    """Infinities and NaN pass; a finite number that a float does not hold is an error."""
+    if math.isfinite(value):
+        raise OperandError(argument, "a number that a float holds", repr(value))
+    return <float>value
+
+
+cdef uint16_t float16(object value, str argument) except? 0xFFFF:
+    """The bits of a HALF scalar, rounded to nearest, ties to even."""
+    cdef double number = convert_float(value, argument)
+    try:
+        return struct.unpack("<H", struct.pack("<e", number))[0]
+    except OverflowError:
+        raise OperandError(argument, "a number that a half holds", repr(number)) from None
+
+
+cdef uint16_t bfloat16(object value, str argument) except? 0xFFFF:
+    """The bits of a BFLOAT16 scalar, rounded to nearest, ties to even."""
+    cdef double wide = convert_float(value, argument)
+    cdef float narrow = <float>wide
+    cdef uint32_t bits
+    memcpy(&bits, &narrow, sizeof(bits))
+    if math.isnan(wide):
+        return <uint16_t>(bits >> 16 | 0x40)
+    if not math.isinf(wide):
+        # Rounding twice could go wrong at ties: mark an inexact float as odd, towards zero, first.
+        if narrow != wide:
+            if abs(<double>narrow) > abs(wide):
+                bits -= 1
+            bits |= 1
+        bits += 0x7FFF + (bits >> 16 & 1)
+        if bits & 0x7F800000 == 0x7F800000:
+            raise OperandError(argument, "a number that a bfloat16 holds", repr(wide))
+    return <uint16_t>(bits >> 16)
+
+
+cdef object _integer(object value, str argument, str expected):
+    # Tensors have __index__ too, but a tensor is not its own address.
+    if _is_array(value):
+        raise OperandTypeError(
+            argument, expected, f"{_describe(value)}; pass its address (data_ptr())")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise OperandTypeError(argument, expected, _describe(value)) from None
+
+
+cdef bint _is_array(object value):
+    return hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
+
+
+cdef str _describe(object value):
+    if isinstance(value, (int, float, str, bytes)) or value is None:
+        text = repr(value)
+        return text if len(text) <= 40 else f"{text[:37]}..."
+    return f"an object of type {type(value).__name__}"

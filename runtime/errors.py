@@ -1,0 +1,104 @@
+"""Every error that a generated module raises. After any of them the module can be called again."""
+
+from __future__ import annotations
+
+
+class BindingError(RuntimeError):
+    """Base of all errors of the runtime."""
+
+
+class OperandError(BindingError, ValueError):
+    """An argument is wrong: which one, what was expected, what was given.
+
+    Attributes
+    ----------
+    argument, expected, got
+        The parameter's name and the two halves of the message.
+    """
+
+    def __init__(self, argument: str, expected: str, got: str) -> None:
+        super().__init__(f"{argument}: expected {expected}, got {got}")
+        self.argument = argument
+        self.expected = expected
+        self.got = got
+
+
+class OperandTypeError(OperandError, TypeError):
+    """An argument has a type that cannot be an address or a value."""
+
+
+class LibraryNotFoundError(BindingError, ImportError):
+    """cuDNN or the NVIDIA driver cannot be loaded; the message lists where was looked."""
+
+
+class CudnnError(BindingError):
+    """A cuDNN call failed.
+
+    Attributes
+    ----------
+    call
+        Name of the function.
+    status, status_name
+        The cudnnStatus_t as number and symbol.
+    detail
+        What ``cudnnGetLastErrorString`` said.
+    module, fingerprint
+        The generated module and its graph, where the call was made for one; else empty.
+    """
+
+    def __init__(
+        self,
+        call: str,
+        status: int,
+        status_name: str,
+        detail: str = "",
+        module: str = "",
+        fingerprint: str = "",
+    ) -> None:
+        where = f"{module} (graph {fingerprint}): " if module else ""
+        said = f": {detail}" if detail else ""
+        super().__init__(f"{where}{call}: {status_name} ({status}){said}")
+        self.call = call
+        self.status = status
+        self.status_name = status_name
+        self.detail = detail
+        self.module = module
+        self.fingerprint = fingerprint
+
+
+class DriverError(BindingError):
+    """A CUDA driver call failed: `call`, `status` (CUresult) and `status_name`."""
+
+    def __init__(self, call: str, status: int, status_name: str) -> None:
+        super().__init__(f"{call}: {status_name} ({status})")
+        self.call = call
+        self.status = status
+        self.status_name = status_name
+
+
+class PlanMismatchError(BindingError):
+    """A plan was built for another cuDNN, GPU generation or graph.
+
+    Attributes
+    ----------
+    what, plan, here
+        What differs, the plan's value and the value found here.
+    """
+
+    def __init__(self, module: str, what: str, plan: str, here: str) -> None:
+        super().__init__(f"{module}: the plan is for {what} {plan}, here is {what} {here}")
+        self.what = what
+        self.plan = plan
+        self.here = here
+
+
+class PlanNotLoadedError(BindingError):
+    """The module has no plan: it was emitted from structure only, or it was closed."""
+
+
+class WorkspaceError(BindingError):
+    """The runtime cannot provide workspace now, because the stream is being captured."""
+
+
+class RuntimeAbiError(BindingError, ImportError):
+    """A module was emitted for another version of the runtime: emit and build it again."""

@@ -1,0 +1,13 @@
+"""What generated modules call: functions only, found by name and signature at a module's import.
+
+Adding a function is safe for modules compiled earlier. Changing what one means needs a new number
+in `check_abi`, and the same one in codegen/render.py.
+"""
+from libc.stdint cimport int64_t
+
+cdef int check_abi(int emitted_for) except -1
+cdef void* register_graph(str module, str fingerprint, tuple operands, object plan) except NULL
+cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) except -1 nogil
+cdef int64_t graph_workspace_size(void* graph) except -1
+cdef int replace_plan(void* graph, object plan) except -1
+cdef int close_graph(void* graph) except -1

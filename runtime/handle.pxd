@@ -1,0 +1,20 @@
+from libc.stdint cimport uint64_t
+
+from cudnn_bindgen.runtime.cudnn cimport cudnnHandle_t
+from cudnn_bindgen.runtime.driver cimport CUcontext, CUdevice, CUstream
+
+
+# One cuDNN handle of one context. Owned by one thread at a time, which alone reads and writes it.
+cdef struct Handle:
+    cudnnHandle_t cudnn
+    CUcontext context
+    CUdevice device
+    CUstream stream              # what cudnnSetStream was last given; see NO_STREAM
+    # The runtime's workspace block that this thread used last (workspace.pyx).
+    void* workspace
+    size_t workspace_size
+    uint64_t workspace_stream
+    uint64_t workspace_epoch
+
+cdef Handle* current_handle(CUstream stream, void* owner) except NULL nogil
+cdef int use_stream(Handle* handle, CUstream stream, void* owner) except -1 nogil

@@ -1,0 +1,49 @@
+from libc.stdint cimport int64_t, uint64_t
+from libcpp.atomic cimport atomic
+from libcpp.vector cimport vector
+
+from cudnn_bindgen.runtime.driver cimport CUstream, DriverApi
+from cudnn_bindgen.runtime.plan cimport Plan
+from cudnn_bindgen.runtime.status cimport Failure
+
+cdef enum:
+    MAX_DEVICES = 64
+
+
+cdef struct WorkspacePart:
+    int operation                # 0 copy to device, 1 set to zero, 2 address only
+    int64_t offset               # bytes from the start of the workspace
+    int64_t size                 # bytes
+    int64_t first                # of its values in LoadedPlan.values
+
+
+cdef struct Replacement:
+    int source                   # slot
+    int64_t offset               # bytes
+
+
+# A plan file's plan, and the execution plans made from it so far, by device ordinal. Immutable but
+# for `by_device`; owned by the graph that it is loaded into.
+cdef cppclass LoadedPlan:
+    void* text                   # a reference to the bytes object
+    int cudnn_version
+    int sm
+    int64_t frontend_workspace
+    # The variant pack: kept slots, constants, workspace parts, replacement targets, in this order.
+    vector[int64_t] uids
+    vector[int] kept             # slots that cuDNN takes; empty when it takes all of them
+    vector[uint64_t] constants   # bits, 8 bytes each
+    vector[WorkspacePart] parts
+    vector[float] values         # what copying parts read, also when a captured graph is replayed
+    vector[Replacement] replacements
+    atomic[Plan*] by_device[64]
+
+cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object parts) except NULL
+cdef int fill_pack(
+    LoadedPlan* loaded, int count, void** slots, char* workspace, void** pack
+) noexcept nogil
+cdef int prepare_workspace(
+    const LoadedPlan* loaded, const DriverApi* driver, char* workspace, CUstream stream,
+    Failure* failure
+) noexcept nogil
+cdef int unload(LoadedPlan* loaded, Failure* failure) noexcept nogil

@@ -1,0 +1,150 @@
+# cython: language_level=3, freethreading_compatible=True
+"""A plan as a graph holds it: the parts a plan file adds to the caller's operands, laid out once.
+
+All of a call's variant pack but the caller's own slots is decided here, when the plan is loaded.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.ref cimport PyObject
+from libc.stdint cimport uint64_t
+from libc.string cimport memcpy
+
+from cudnn_bindgen.runtime.driver cimport CUDA_SUCCESS, CUdeviceptr, CUstream, DriverApi
+from cudnn_bindgen.runtime.plan cimport Plan, destroy_plan
+from cudnn_bindgen.runtime.status cimport Failure
+
+from cudnn_bindgen.runtime.errors import PlanMismatchError
+
+cdef extern from "Python.h":
+    void increment_reference "Py_INCREF"(object)
+    void decrement_reference "Py_DECREF"(PyObject*)
+
+cdef enum:
+    COPY = 0
+    ZERO = 1
+
+
+cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object parts) except NULL:
+    """Lay out `parts` (metadata.PlanParts) for a graph. Raises PlanMismatchError; needs no GPU."""
+    cdef LoadedPlan* loaded
+    slots = {operand.uid: slot for slot, operand in enumerate(operands)}
+    if parts.fingerprint != fingerprint:
+        raise PlanMismatchError(module, "graph", parts.fingerprint, fingerprint)
+    if set(parts.uids) != set(slots):
+        here = ", ".join(map(str, sorted(slots)))
+        raise PlanMismatchError(module, "uids", ", ".join(map(str, parts.uids)), here)
+    loaded = new LoadedPlan()
+    try:
+        _lay_out(loaded, slots, parts)
+    except BaseException:
+        del loaded
+        raise
+    return loaded
+
+
+cdef int _lay_out(LoadedPlan* loaded, dict slots, object parts) except -1:
+    cdef WorkspacePart part
+    cdef Replacement replacement
+    cdef uint64_t bits
+    loaded.cudnn_version = parts.cudnn_version
+    loaded.sm = parts.sm
+    loaded.frontend_workspace = parts.workspace_size
+    dropped = set(parts.dropped)
+    for uid, slot in slots.items():
+        if uid not in dropped:
+            loaded.uids.push_back(uid)
+            if dropped:
+                loaded.kept.push_back(slot)
+    for uid, data in parts.constants:
+        bits = 0
+        memcpy(&bits, PyBytes_AS_STRING(data), min(<size_t>len(data), sizeof(bits)))
+        loaded.uids.push_back(uid)
+        loaded.constants.push_back(bits)
+    for uid, operation, offset, values in parts.workspace_parts:
+        part.operation = operation
+        part.offset = offset
+        part.first = loaded.values.size()
+        part.size = 0
+        if operation == COPY:
+            part.size = 4 * len(values)
+            for value in values:
+                loaded.values.push_back(<float><double>value)
+        elif operation == ZERO:
+            part.size = int(values[0])
+        loaded.uids.push_back(uid)
+        loaded.parts.push_back(part)
+    for source, target, offset in parts.replacements:
+        replacement.source = slots[source]
+        replacement.offset = offset
+        loaded.uids.push_back(target)
+        loaded.replacements.push_back(replacement)
+    text = parts.text
+    loaded.text = <void*>text
+    increment_reference(text)
+    return 0
+
+
+cdef int fill_pack(
+    LoadedPlan* loaded, int count, void** slots, char* workspace, void** pack
+) noexcept nogil:
+    """Write the pack's pointers, in the order of `loaded.uids`, and return their number."""
+    cdef size_t i
+    cdef int filled = 0
+    if loaded.kept.empty():
+        memcpy(pack, slots, count * sizeof(void*))
+        filled = count
+    else:
+        for i in range(loaded.kept.size()):
+            pack[filled] = slots[loaded.kept[i]]
+            filled += 1
+    for i in range(loaded.constants.size()):
+        pack[filled] = &loaded.constants[i]
+        filled += 1
+    for i in range(loaded.parts.size()):
+        pack[filled] = workspace + loaded.parts[i].offset
+        filled += 1
+    for i in range(loaded.replacements.size()):
+        pack[filled] = <char*>slots[loaded.replacements[i].source] + loaded.replacements[i].offset
+        filled += 1
+    return filled
+
+
+cdef int prepare_workspace(
+    const LoadedPlan* loaded, const DriverApi* driver, char* workspace, CUstream stream,
+    Failure* failure
+) noexcept nogil:
+    """Enqueue the copies and memsets that must precede each launch."""
+    cdef size_t i
+    cdef const WorkspacePart* part
+    cdef int status
+    for i in range(loaded.parts.size()):
+        part = &loaded.parts[i]
+        status = CUDA_SUCCESS
+        if part.operation == COPY and part.size:
+            failure.call = "cuMemcpyHtoDAsync"
+            status = driver.copy_to_device(
+                <CUdeviceptr>(workspace + part.offset), &loaded.values[part.first], part.size,
+                stream)
+        elif part.operation == ZERO and part.size:
+            failure.call = "cuMemsetD8Async"
+            status = driver.set_bytes(
+                <CUdeviceptr>(workspace + part.offset), 0, part.size, stream)
+        if status != CUDA_SUCCESS:
+            failure.status = status
+            return -1
+    return 0
+
+
+cdef int unload(LoadedPlan* loaded, Failure* failure) noexcept nogil:
+    """Destroy the execution plans on all devices and the plan itself; no call may be inside it."""
+    cdef int device, result = 0
+    cdef Plan* plan
+    for device in range(MAX_DEVICES):
+        plan = loaded.by_device[device].exchange(NULL)
+        if plan != NULL and destroy_plan(plan, failure) < 0:
+            result = -1
+    if loaded.values.empty():
+        with gil:
+            decrement_reference(<PyObject*>loaded.text)
+        del loaded
+    # Otherwise it stays: captured CUDA graphs copy from its values at each replay.
+    return result

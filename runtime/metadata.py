@@ -1,0 +1,108 @@
+"""The plain data that a generated module states about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cudnn_bindgen.runtime.errors import OperandError
+
+
+class Operand(NamedTuple):
+    """One argument of ``execute``, in argument order, which is slot order.
+
+    Attributes
+    ----------
+    uid
+        cuDNN's unique id of the tensor.
+    argument
+        Parameter name: ``q_ptr`` for an address, ``epsilon`` for a scalar.
+    name
+        The tensor's name in the graph file, as it stands there.
+    role
+        ``"input"``, ``"output"`` or ``"scalar"`` (passed by value).
+    data_type
+        cuDNN's name of the element type: ``BFLOAT16``, ``FLOAT``, ``INT64`` ...
+    dim, stride
+        In elements, in the graph's axis order.
+    alignment
+        What the address must be a multiple of, in bytes; 1 for a scalar.
+    default
+        A scalar's default; None if it is required.
+    """
+
+    uid: int
+    argument: str
+    name: str
+    role: str
+    data_type: str
+    dim: tuple[int, ...]
+    stride: tuple[int, ...]
+    alignment: int
+    default: float | int | None = None
+
+
+class PlanParts(NamedTuple):
+    """One plan as the runtime takes it: cuDNN's own text and what the frontend adds around it.
+
+    Attributes
+    ----------
+    fingerprint
+        Of the graph the plan was built for.
+    cudnn_version, sm
+        What it was built with: 91900 is 9.19.0, 90 is SM 9.0.
+    uids
+        The arguments it binds, ascending.
+    constants
+        ``(uid, bits)``: scalars that lowering added, little-endian.
+    workspace_parts
+        ``(uid, operation, offset, values)``: 0 copies `values` (float32) to the offset before each
+        launch, 1 sets ``int(values[0])`` bytes to zero, 2 is an address only.
+    replacements
+        ``(source, target, offset)``: the target's address is the source's plus `offset` bytes.
+    dropped
+        Arguments that only feed replacements; cuDNN itself does not take them.
+    workspace_size
+        Bytes that the parts above take, before cuDNN's own workspace.
+    text
+        cuDNN's serialized execution plan.
+    """
+
+    fingerprint: str
+    cudnn_version: int
+    sm: int
+    uids: tuple[int, ...]
+    constants: tuple[tuple[int, bytes], ...]
+    workspace_parts: tuple[tuple[int, int, int, tuple[float, ...]], ...]
+    replacements: tuple[tuple[int, int, int], ...]
+    dropped: tuple[int, ...]
+    workspace_size: int
+    text: bytes
+
+
+# Bytes of a scalar's storage, by data type.
+SCALAR_BYTES = {"BFLOAT16": 2, "DOUBLE": 8, "FLOAT": 4, "HALF": 2, "INT32": 4, "INT64": 8}
+
+
+def arguments_by_uid(
+    arguments: Mapping[int, float | int], operands: tuple[Operand, ...]
+) -> list[float | int]:
+    """Return the arguments of ``execute`` in order, from a mapping keyed by uid.
+
+    Raises
+    ------
+    OperandError
+        A uid is missing or names no operand of the graph.
+    """
+    values = []
+    for operand in operands:
+        value = arguments.get(operand.uid, operand.default)
+        if value is None:
+            got = f"uids {sorted(arguments)}"
+            raise OperandError(operand.argument, f"an entry for uid {operand.uid}", got)
+        values.append(value)
+    unknown = set(arguments) - {operand.uid for operand in operands}
+    if unknown:
+        known = ", ".join(str(operand.uid) for operand in operands)
+        raise OperandError("arguments", f"uids among {known}", f"uid {min(unknown)}")
+    return values

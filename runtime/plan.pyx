@@ -1,0 +1,110 @@
+# cython: language_level=3, freethreading_compatible=True
+"""One cuDNN execution plan: created from its text, launched, destroyed.
+
+Failures are values here (`Failure`): a caller may hold a lock that must not wait for the GIL.
+"""
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+
+from cudnn_bindgen.runtime.capture cimport relax_capture, restore_capture
+from cudnn_bindgen.runtime.cudnn cimport (
+    CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+    CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+    CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+    CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
+    CUDNN_STATUS_SUCCESS, CUDNN_TYPE_CHAR, CUDNN_TYPE_HANDLE, CUDNN_TYPE_INT64,
+    CUDNN_TYPE_VOID_PTR, CudnnApi, cudnnBackendDescriptor_t,
+)
+from cudnn_bindgen.runtime.driver cimport CUcontext, DriverApi
+from cudnn_bindgen.runtime.handle cimport Handle
+from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
+from cudnn_bindgen.runtime.status cimport Failure
+
+
+cdef Plan* create_plan(
+    const CudnnApi* cudnn, Handle* handle, const char* text, int64_t length, Failure* failure
+) noexcept nogil:
+    """Create a plan on the handle's device from cuDNN's own text.
+
+    `length` counts the final NUL, as cuDNN does. Takes 0.5 to 6 ms (H200). Returns NULL and fills
+    `failure` when a call fails.
+    """
+    cdef cudnnBackendDescriptor_t descriptor = NULL
+    cdef Plan* plan = <Plan*>calloc(1, sizeof(Plan))
+    cdef const DriverApi* driver = driver_api()
+    cdef int mode = relax_capture(driver)
+    cdef bint created = plan != NULL and (
+        _call(failure, "cudnnBackendCreateDescriptor", cudnn.create_descriptor(
+            CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &descriptor))
+        and _call(failure, "cudnnBackendSetAttribute", cudnn.set_attribute(
+            descriptor, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle.cudnn))
+        and _call(failure, "cudnnBackendSetAttribute", cudnn.set_attribute(
+            descriptor, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+            length, text))
+        and _call(failure, "cudnnBackendFinalize", cudnn.finalize(descriptor))
+        and _call(failure, "cudnnBackendGetAttribute", cudnn.get_attribute(
+            descriptor, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+            NULL, &plan.workspace_size))
+    )
+    if not created and descriptor != NULL:
+        cudnn.destroy_descriptor(descriptor)
+    restore_capture(driver, mode)
+    if not created:
+        free(plan)
+        return NULL
+    plan.descriptor = descriptor
+    plan.context = handle.context
+    return plan
+
+
+cdef int destroy_plan(Plan* plan, Failure* failure) noexcept nogil:
+    """Destroy a plan that no call is inside of; safe while other threads capture."""
+    cdef const DriverApi* driver = driver_api()
+    cdef CUcontext current = NULL
+    cdef int mode = relax_capture(driver)
+    driver.context_get_current(&current)
+    driver.context_set_current(plan.context)
+    cdef int status = cudnn_api().destroy_descriptor(plan.descriptor)
+    driver.context_set_current(current)
+    restore_capture(driver, mode)
+    free(plan)
+    return 0 if _call(failure, "cudnnBackendDestroyDescriptor", status) else -1
+
+
+cdef int launch_plan(
+    const CudnnApi* cudnn, Handle* handle, const Plan* plan,
+    int64_t count, const int64_t* uids, void* const* pointers, void* workspace, Failure* failure
+) noexcept nogil:
+    """Enqueue the plan on the handle's stream; return -1 and fill `failure` when a call fails.
+
+    The variant pack lives for this call only: once finalized it is read-only, so a kept one could
+    serve the same addresses alone, and calls of several threads need one each anyway.
+    """
+    cdef cudnnBackendDescriptor_t pack = NULL
+    if not _call(failure, "cudnnBackendCreateDescriptor", cudnn.create_descriptor(
+            CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack)):
+        return -1
+    cdef bint launched = (
+        _call(failure, "cudnnBackendSetAttribute", cudnn.set_attribute(
+            pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, uids))
+        and _call(failure, "cudnnBackendSetAttribute", cudnn.set_attribute(
+            pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers))
+        and _call(failure, "cudnnBackendSetAttribute", cudnn.set_attribute(
+            pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace))
+        and _call(failure, "cudnnBackendFinalize", cudnn.finalize(pack))
+        and _call(failure, "cudnnBackendExecute", cudnn.execute(
+            handle.cudnn, plan.descriptor, pack))
+    )
+    cdef int status = cudnn.destroy_descriptor(pack)
+    # The first failure is the one to report.
+    if launched:
+        launched = _call(failure, "cudnnBackendDestroyDescriptor", status)
+    return 0 if launched else -1
+
+
+cdef inline bint _call(Failure* failure, const char* name, int status) noexcept nogil:
+    if status == CUDNN_STATUS_SUCCESS:
+        return True
+    failure.call = name
+    failure.status = status
+    return False

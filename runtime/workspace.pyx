@@ -1,0 +1,129 @@
+# cython: language_level=3, freethreading_compatible=True
+"""Workspace for callers that bring none: one block for each (context, stream), for all graphs.
+
+Sharing is safe because a stream runs one graph after the other. A block grows by being replaced;
+the old one is kept, because queued work and captured CUDA graphs may still use it.
+"""
+import threading
+
+from libc.stdint cimport uint64_t, uintptr_t
+from libcpp.atomic cimport atomic
+
+from cudnn_bindgen.runtime.capture cimport relax_capture, restore_capture
+from cudnn_bindgen.runtime.driver cimport (
+    CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD, CUcontext, CUDA_SUCCESS, CUdeviceptr,
+    CUstream, DriverApi,
+)
+from cudnn_bindgen.runtime.handle cimport Handle
+from cudnn_bindgen.runtime.library cimport driver_api
+from cudnn_bindgen.runtime.status cimport check_driver
+
+from cudnn_bindgen.runtime.errors import WorkspaceError
+
+# Blocks are multiples of this, so that graphs of similar need do not each take a new one.
+cdef size_t GRANULE = 1 << 20
+
+_lock = threading.Lock()
+_blocks = {}  # (context, stream id) -> (address, size)
+_retired = []  # (context, address)
+# Counts releases: a block that a handle remembers from an earlier epoch is gone.
+cdef atomic[uint64_t] _epoch
+
+
+cdef void* workspace_block(Handle* handle, size_t size) except NULL nogil:
+    """At least `size` bytes for the handle's stream. Raises WorkspaceError, DriverError."""
+    cdef const DriverApi* driver = driver_api()
+    cdef uint64_t stream = _stream_id(driver, handle)
+    if (
+        handle.workspace_stream == stream
+        and handle.workspace_size >= size
+        and handle.workspace_epoch == _epoch.load()
+    ):
+        return handle.workspace
+    with gil:
+        return _find_or_take(driver, handle, stream, size)
+
+
+def release_workspaces():
+    """Free every block of the runtime's own.
+
+    No queued work and no captured CUDA graph may use one any more; calls after this one take new
+    blocks.
+    """
+    with _lock:
+        blocks = [(context, address) for (context, _), (address, _) in _blocks.items()] + _retired
+        _blocks.clear()
+        _retired.clear()
+        _epoch.fetch_add(1)
+        for context, address in blocks:
+            _free(context, address)
+
+
+def held_bytes():
+    """Bytes in the blocks that calls may get; outgrown blocks not counted."""
+    with _lock:
+        return sum(size for _, size in _blocks.values())
+
+
+cdef uint64_t _stream_id(const DriverApi* driver, Handle* handle) noexcept nogil:
+    """An id that no other stream ever has: addresses of destroyed streams are used again."""
+    cdef uint64_t stream = 0
+    if driver.stream_get_id != NULL:
+        if driver.stream_get_id(handle.stream, &stream) == CUDA_SUCCESS:
+            return stream
+    # CUDA before 12.0 has no ids. The per-thread stream is another one in each thread.
+    if <size_t>handle.stream == CU_STREAM_PER_THREAD:
+        return <uint64_t><uintptr_t>handle
+    return <uint64_t><uintptr_t>handle.stream
+
+
+cdef void* _find_or_take(
+    const DriverApi* driver, Handle* handle, uint64_t stream, size_t size
+) except NULL:
+    key = (<uintptr_t>handle.context, stream)
+    with _lock:
+        address, held = _blocks.get(key, (0, 0))
+        if held < size:
+            grown = (size + GRANULE - 1) // GRANULE * GRANULE
+            taken = _take(driver, handle.stream, grown)
+            if address:
+                _retired.append((key[0], address))
+            address, held = _blocks[key] = (taken, grown)
+        handle.workspace = <void*><uintptr_t>address
+        handle.workspace_size = held
+        handle.workspace_stream = stream
+        handle.workspace_epoch = _epoch.load()
+    return handle.workspace
+
+
+cdef object _take(const DriverApi* driver, CUstream stream, size_t size):
+    cdef int capturing = CU_STREAM_CAPTURE_STATUS_NONE
+    cdef CUdeviceptr address = 0
+    cdef int mode, status
+    # An error here means that the legacy stream would join another stream's capture.
+    status = driver.stream_is_capturing(stream, &capturing)
+    if status != CUDA_SUCCESS or capturing != CU_STREAM_CAPTURE_STATUS_NONE:
+        raise WorkspaceError(
+            f"{size} bytes of workspace are needed while the stream is being captured; call once "
+            "on this stream before the capture, or pass workspace_ptr"
+        )
+    with nogil:
+        mode = relax_capture(driver)
+        status = driver.memory_allocate(&address, size)
+        restore_capture(driver, mode)
+    check_driver("cuMemAlloc", status)
+    return address
+
+
+cdef int _free(uintptr_t context, uintptr_t address) except -1:
+    cdef const DriverApi* driver = driver_api()
+    cdef CUcontext current = NULL
+    cdef int mode, status
+    with nogil:
+        mode = relax_capture(driver)
+        driver.context_get_current(&current)
+        driver.context_set_current(<CUcontext>context)
+        status = driver.memory_free(address)
+        driver.context_set_current(current)
+        restore_capture(driver, mode)
+    return check_driver("cuMemFree", status)
