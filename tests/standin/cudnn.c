@@ -1,0 +1,873 @@
+/* A stand-in for libcudnn.so.9: execution plans whose text says what to compute, on host memory.
+ *
+ * A destroyed handle, plan or pack stays in memory, marked dead, so that a late use is counted and
+ * refused where the real library would crash or, worse, work.
+ */
+#define _GNU_SOURCE
+#include "standin.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef int cudnnStatus_t;
+
+#define STATUSES(X)                                                                                \
+    X(CUDNN_STATUS_SUCCESS, 0)                                                                     \
+    X(CUDNN_STATUS_NOT_INITIALIZED, 1001)                                                          \
+    X(CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, 1002)                                              \
+    X(CUDNN_STATUS_SERIALIZATION_VERSION_MISMATCH, 1003)                                           \
+    X(CUDNN_STATUS_BAD_PARAM, 2000)                                                                \
+    X(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, 2002)                                                   \
+    X(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, 2003)                                             \
+    X(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, 2004)                                                  \
+    X(CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH, 2007)                                                \
+    X(CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES, 2009)                                             \
+    X(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, 2010)                                                 \
+    X(CUDNN_STATUS_NOT_SUPPORTED, 3000)                                                            \
+    X(CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH, 3007)                                              \
+    X(CUDNN_STATUS_INTERNAL_ERROR, 4000)                                                           \
+    X(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, 4003)                                    \
+    X(CUDNN_STATUS_EXECUTION_FAILED, 5000)                                                         \
+    X(CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER, 5001)
+#define STATUS_ENUM(name, value) name = value,
+enum { STATUSES(STATUS_ENUM) };
+
+enum {
+    EXECUTION_PLAN = 5,
+    VARIANT_PACK = 16,
+    PLAN_HANDLE = 400,
+    PLAN_WORKSPACE_SIZE = 402,
+    PLAN_JSON = 405,
+    PACK_UNIQUE_IDS = 1000,
+    PACK_DATA_POINTERS = 1001,
+    PACK_WORKSPACE = 1003,
+    TYPE_HANDLE = 0,
+    TYPE_INT64 = 3,
+    TYPE_VOID_PTR = 6,
+    TYPE_CHAR = 24,
+};
+
+enum {
+    DEFAULT_VERSION = 91900,
+    ALIVE = 0x57414E44,
+    DEAD = 0x44454144,
+    MAX_OPERANDS = 128,
+    PACK_GRAVES = 4096, /* packs come and go with every call, so only the last dead ones are kept */
+};
+
+enum role { INPUT, OUTPUT, PART, SCALAR, OTHER };
+static const char *const role_keys[] = {"inputs", "outputs", "parts", "scalars", "other"};
+
+enum scalar { FLOAT, HALF, BFLOAT16, DOUBLE, INT32, INT64, SCALAR_COUNT };
+static const char *const scalar_names[] = {"float", "half", "bfloat16", "double", "int32", "int64"};
+
+struct operand {
+    int64_t uid;
+    enum role role;
+    enum scalar type;
+};
+
+/* What a handle, a plan and a pack begin with. */
+struct object {
+    atomic_int magic;
+    int kind; /* a descriptor type, or 0 for a handle */
+    atomic_int users; /* calls that are inside it now */
+    bool finalized;
+    struct object *next; /* in the graveyard */
+};
+
+struct handle {
+    struct object object;
+    CUcontext context;
+    CUstream stream;
+    uint64_t stream_id;
+};
+
+struct plan {
+    struct object object;
+    struct handle *handle;
+    char *text;
+    int device;
+    int64_t workspace, count;
+    size_t operand_count;
+    struct operand operands[MAX_OPERANDS];
+};
+
+struct pack {
+    struct object object;
+    int64_t *uids;
+    void **pointers;
+    size_t uid_count, pointer_count;
+    void *workspace;
+};
+
+static atomic_size_t version = DEFAULT_VERSION;
+static const struct standin_services *_Atomic found_driver;
+static _Thread_local char last_error[256];
+static pthread_mutex_t graves_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct object *graves; /* handles and plans, for ever */
+static struct object *pack_graves, **pack_graves_tail = &pack_graves;
+static int pack_grave_count;
+
+/* The driver stand-in, or NULL: found at the first call that needs it, as the real library does. */
+static const struct standin_services *driver(void)
+{
+    const struct standin_services *services = atomic_load(&found_driver);
+    if (services == NULL) {
+        void *symbol = dlsym(RTLD_DEFAULT, "standin_services");
+        void *library = symbol == NULL ? dlopen("libcuda.so.1", RTLD_NOW) : NULL;
+        if (library != NULL) {
+            symbol = dlsym(library, "standin_services");
+        }
+        if (symbol != NULL) {
+            const struct standin_services *(*get)(void);
+            memcpy(&get, &symbol, sizeof get); /* ISO C has no cast from object to function */
+            services = get();
+            atomic_store(&found_driver, services);
+        }
+    }
+    return services;
+}
+
+__attribute__((format(printf, 2, 3))) static cudnnStatus_t fail(cudnnStatus_t status,
+                                                                 const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(last_error, sizeof last_error, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static cudnnStatus_t succeed(enum call call)
+{
+    driver()->succeed(call);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+#define ENTER(name)                                                                                \
+    do {                                                                                           \
+        if (driver() == NULL) {                                                                    \
+            return fail(CUDNN_STATUS_NOT_INITIALIZED, #name ": no stand-in for libcuda.so.1");     \
+        }                                                                                          \
+        cudnnStatus_t injected = driver()->enter(CALL_##name);                                     \
+        if (injected != 0) {                                                                       \
+            return fail(injected, #name ": failure asked for by the test");                        \
+        }                                                                                          \
+    } while (0)
+#define REQUIRE(condition, status, ...)                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            return fail(status, __VA_ARGS__);                                                      \
+        }                                                                                          \
+    } while (0)
+#define REQUIRE_SUCCESS(call)                                                                      \
+    do {                                                                                           \
+        cudnnStatus_t status_ = call;                                                              \
+        if (status_ != CUDNN_STATUS_SUCCESS) {                                                     \
+            return status_;                                                                        \
+        }                                                                                          \
+    } while (0)
+
+static cudnnStatus_t refuse_in_capture(const char *call)
+{
+    REQUIRE(driver()->refuse_in_capture() == CUDA_SUCCESS,
+            CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER, "%s: a stream is being captured", call);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* Objects */
+
+static cudnnStatus_t check_alive(struct object *object, const char *what)
+{
+    REQUIRE(object != NULL, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "%s is null", what);
+    int magic = atomic_load(&object->magic);
+    if (magic == DEAD) {
+        driver()->violate(VIOLATION_DESTROYED);
+    }
+    REQUIRE(magic == ALIVE, CUDNN_STATUS_BAD_PARAM, "%s was destroyed or never created", what);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t check_kind(struct object *object, int kind, const char *what)
+{
+    REQUIRE_SUCCESS(check_alive(object, what));
+    REQUIRE(object->kind == kind, CUDNN_STATUS_BAD_PARAM, "%s has the wrong type", what);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static void *make_object(size_t size, int kind)
+{
+    struct object *object = calloc(1, size);
+    if (object != NULL) {
+        object->kind = kind;
+        atomic_store(&object->magic, ALIVE);
+    }
+    return object;
+}
+
+static void release(void *memory, size_t size)
+{
+    if (memory != NULL) {
+        memset(memory, 0xDD, size);
+        free(memory);
+    }
+}
+
+/* Marks the object dead. Its contents are poisoned unless a call is still inside: that call checks
+ * `magic` after it has raised `users`, we read `users` after we have changed `magic`. */
+static void bury(struct object *object, size_t size)
+{
+    atomic_store(&object->magic, DEAD);
+    if (atomic_load(&object->users) > 0) {
+        driver()->violate(VIOLATION_DESTROYED);
+    } else {
+        if (object->kind == VARIANT_PACK) {
+            struct pack *pack = (struct pack *)object;
+            release(pack->uids, pack->uid_count * sizeof *pack->uids);
+            release(pack->pointers, pack->pointer_count * sizeof *pack->pointers);
+        } else if (object->kind == EXECUTION_PLAN) {
+            free(((struct plan *)object)->text);
+        }
+        memset((char *)object + sizeof *object, 0xDD, size - sizeof *object);
+    }
+    pthread_mutex_lock(&graves_lock);
+    if (object->kind != VARIANT_PACK) {
+        object->next = graves;
+        graves = object;
+    } else {
+        object->next = NULL;
+        *pack_graves_tail = object;
+        pack_graves_tail = &object->next;
+        if (++pack_grave_count > PACK_GRAVES) {
+            struct object *oldest = pack_graves;
+            pack_graves = oldest->next;
+            pack_grave_count--;
+            free(oldest);
+        }
+    }
+    pthread_mutex_unlock(&graves_lock);
+}
+
+/* The text of a plan: a scanner for the flat object under "standin", tolerant about the rest */
+
+static const char *skip_space(const char *text)
+{
+    while (isspace((unsigned char)*text)) {
+        text++;
+    }
+    return text;
+}
+
+/* What stands behind the first `"key":`, or NULL. */
+static const char *find_value(const char *text, const char *key)
+{
+    char quoted[64];
+    int length = snprintf(quoted, sizeof quoted, "\"%s\"", key);
+    while ((text = strstr(text, quoted)) != NULL) {
+        text = skip_space(text + length);
+        if (*text == ':') {
+            return skip_space(text + 1);
+        }
+    }
+    return NULL;
+}
+
+static const char *scan_int(const char *text, int64_t *value)
+{
+    char *end;
+    *value = strtoll(text, &end, 10);
+    return end == text ? NULL : skip_space(end);
+}
+
+/* Each scanner returns what follows, without leading space, or NULL for text it cannot read. */
+static const char *scan_char(const char *text, char expected)
+{
+    return text != NULL && *text == expected ? skip_space(text + 1) : NULL;
+}
+
+static const char *scan_string(const char *text, char *value, size_t size)
+{
+    size_t length = 0;
+    if (*text != '"') {
+        return NULL;
+    }
+    for (text++; *text != '"'; text++) {
+        if (*text == '\0' || *text == '\\' || length + 1 >= size) {
+            return NULL;
+        }
+        value[length++] = *text;
+    }
+    value[length] = '\0';
+    return skip_space(text + 1);
+}
+
+/* `uid`, or `[uid, "type"]` for a scalar. */
+static const char *scan_operand(const char *text, struct operand *operand)
+{
+    char name[16];
+    if (operand->role != SCALAR) {
+        return scan_int(text, &operand->uid);
+    }
+    if ((text = scan_char(text, '[')) == NULL || (text = scan_int(text, &operand->uid)) == NULL ||
+        (text = scan_char(text, ',')) == NULL ||
+        (text = scan_string(text, name, sizeof name)) == NULL) {
+        return NULL;
+    }
+    for (int i = 0; i < SCALAR_COUNT; i++) {
+        if (strcmp(name, scalar_names[i]) == 0) {
+            operand->type = (enum scalar)i;
+            return scan_char(text, ']');
+        }
+    }
+    return NULL;
+}
+
+static const char *scan_operands(const char *text, enum role role, struct plan *plan)
+{
+    if ((text = scan_char(text, '[')) == NULL || *text == ']') {
+        return scan_char(text, ']');
+    }
+    for (;;) {
+        if (plan->operand_count == MAX_OPERANDS) {
+            return NULL;
+        }
+        struct operand *operand = &plan->operands[plan->operand_count++];
+        operand->role = role;
+        if ((text = scan_operand(text, operand)) == NULL || *text != ',') {
+            return scan_char(text, ']');
+        }
+        text = scan_char(text, ',');
+    }
+}
+
+static const char *scan_member(const char *text, struct plan *plan)
+{
+    char key[16];
+    if ((text = scan_string(text, key, sizeof key)) == NULL ||
+        (text = scan_char(text, ':')) == NULL) {
+        return NULL;
+    }
+    if (strcmp(key, "workspace") == 0) {
+        return scan_int(text, &plan->workspace);
+    }
+    if (strcmp(key, "count") == 0) {
+        return scan_int(text, &plan->count);
+    }
+    for (int role = INPUT; role <= OTHER; role++) {
+        if (strcmp(key, role_keys[role]) == 0) {
+            return scan_operands(text, (enum role)role, plan);
+        }
+    }
+    return NULL;
+}
+
+static bool scan_standin(const char *text, struct plan *plan)
+{
+    plan->operand_count = 0;
+    if ((text = scan_char(text, '{')) == NULL) {
+        return false;
+    }
+    while (*text != '}') {
+        if ((text = scan_member(text, plan)) == NULL) {
+            return false;
+        }
+        if (*text == ',') {
+            text = skip_space(text + 1);
+        } else if (*text != '}') {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < plan->operand_count; i++) {
+        for (size_t j = 0; j < i; j++) {
+            if (plan->operands[i].uid == plan->operands[j].uid) {
+                return false;
+            }
+        }
+    }
+    return plan->workspace >= 0 && plan->count >= 0;
+}
+
+static cudnnStatus_t finalize_plan(struct plan *plan)
+{
+    int64_t text_version, text_sm;
+    CUcontext context = driver()->current_context();
+    REQUIRE(plan->handle != NULL, CUDNN_STATUS_BAD_PARAM, "plan: no handle set");
+    REQUIRE(plan->text != NULL, CUDNN_STATUS_BAD_PARAM, "plan: no JSON representation set");
+    REQUIRE_SUCCESS(check_kind(&plan->handle->object, 0, "plan: handle"));
+    REQUIRE(context != NULL && context == plan->handle->context, CUDNN_STATUS_BAD_PARAM,
+            "plan: the current context is not the handle's");
+
+    const char *value = find_value(plan->text, "cudnnVersion");
+    REQUIRE(value != NULL && scan_int(value, &text_version) != NULL, CUDNN_STATUS_BAD_PARAM,
+            "plan: no cudnnVersion in the text");
+    REQUIRE((size_t)text_version == atomic_load(&version),
+            CUDNN_STATUS_SERIALIZATION_VERSION_MISMATCH,
+            "plan: made by cuDNN %jd, this is %zu", (intmax_t)text_version, atomic_load(&version));
+    value = find_value(plan->text, "deviceVer");
+    REQUIRE(value != NULL && scan_int(value, &text_sm) != NULL, CUDNN_STATUS_BAD_PARAM,
+            "plan: no deviceVer in the text");
+    REQUIRE(text_sm == driver()->sm_of(context), CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH,
+            "plan: made for SM %jd, this device is %d", (intmax_t)text_sm,
+            driver()->sm_of(context));
+    value = find_value(plan->text, "standin");
+    REQUIRE(value != NULL, CUDNN_STATUS_NOT_SUPPORTED, "plan: no \"standin\" in the text");
+    REQUIRE(scan_standin(value, plan), CUDNN_STATUS_BAD_PARAM, "plan: cannot read \"standin\"");
+    plan->device = driver()->device_of(context);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t finalize_pack(struct pack *pack)
+{
+    REQUIRE(pack->uid_count == pack->pointer_count, CUDNN_STATUS_BAD_PARAM,
+            "variant pack: %zu uids, but %zu pointers", pack->uid_count, pack->pointer_count);
+    for (size_t i = 0; i < pack->uid_count; i++) {
+        for (size_t j = 0; j < i; j++) {
+            REQUIRE(pack->uids[i] != pack->uids[j], CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES,
+                    "variant pack: uid %jd twice", (intmax_t)pack->uids[i]);
+        }
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* Execution */
+
+static double half_to_double(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31;
+    double mantissa = bits & 1023;
+    double value = exponent == 0    ? mantissa / (1 << 24)
+                   : exponent == 31 ? (mantissa == 0 ? 1.0 : 0.0) / 0.0
+                                    : (mantissa + 1024) * (double)(1u << exponent) / (1ll << 25);
+    return bits >> 15 ? -value : value;
+}
+
+static double read_scalar(const void *address, enum scalar type)
+{
+    union {
+        float f;
+        double d;
+        uint16_t u16;
+        uint32_t u32;
+        int32_t i32;
+        int64_t i64;
+    } value = {.i64 = 0};
+    static const size_t sizes[] = {4, 2, 2, 8, 4, 8};
+    memcpy(&value, address, sizes[type]);
+    switch (type) {
+    case HALF: return half_to_double(value.u16);
+    case BFLOAT16: value.u32 = (uint32_t)value.u16 << 16; return (double)value.f;
+    case DOUBLE: return value.d;
+    case INT32: return value.i32;
+    case INT64: return (double)value.i64;
+    default: return (double)value.f;
+    }
+}
+
+static double term(const struct operand *operand, int position, const void *address, int64_t i)
+{
+    switch (operand->role) {
+    case INPUT: return (double)(position + 1) * (position + 1) * ((const double *)address)[i];
+    case SCALAR: return (100 + position) * read_scalar(address, operand->type);
+    default: return (1000 + position) * (double)((const float *)address)[i];
+    }
+}
+
+/* pointers[o] belongs to operands[o]. The order of the additions is part of the contract: the tests
+ * compute the same in Python and compare for equality. */
+static void compute(const struct plan *plan, void *const *pointers, void *workspace)
+{
+    static const enum role order[] = {INPUT, SCALAR, PART};
+    for (int64_t i = 0; i < plan->count; i++) {
+        double sum = 0;
+        for (size_t r = 0; r < sizeof order / sizeof *order; r++) {
+            int position = 0;
+            for (size_t o = 0; o < plan->operand_count; o++) {
+                if (plan->operands[o].role == order[r]) {
+                    sum += term(&plan->operands[o], position++, pointers[o], i);
+                }
+            }
+        }
+        int position = 0;
+        for (size_t o = 0; o < plan->operand_count; o++) {
+            if (plan->operands[o].role == OUTPUT) {
+                ((double *)pointers[o])[i] = ++position * sum;
+            }
+        }
+    }
+    if (workspace != NULL) {
+        memset(workspace, 0xA5, (size_t)plan->workspace);
+    }
+}
+
+/* Device memory that is freed, too small, or (for the workspace) of another context. */
+static cudnnStatus_t check_memory(const void *address, size_t size, CUcontext owner, int64_t uid)
+{
+    CUcontext context = NULL;
+    enum place where = driver()->locate((uintptr_t)address, size, &context);
+    bool wrong = where == BLOCK_FREED || where == BLOCK_OUTSIDE ||
+                 (where == BLOCK_INSIDE && owner != NULL && context != owner);
+    if (wrong) {
+        driver()->violate(VIOLATION_MEMORY);
+    }
+    REQUIRE(!wrong, CUDNN_STATUS_BAD_PARAM, "%s (uid %jd): freed, too small or foreign memory",
+            owner != NULL ? "workspace" : "operand", (intmax_t)uid);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t match_operands(const struct plan *plan, const struct pack *pack,
+                                    void **pointers)
+{
+    for (size_t o = 0; o < plan->operand_count; o++) {
+        const struct operand *operand = &plan->operands[o];
+        intmax_t uid = (intmax_t)operand->uid;
+        size_t slot = 0;
+        while (slot < pack->uid_count && pack->uids[slot] != operand->uid) {
+            slot++;
+        }
+        REQUIRE(slot < pack->uid_count, CUDNN_STATUS_BAD_PARAM, "uid %jd is not bound", uid);
+        void *pointer = pack->pointers[slot];
+        REQUIRE(pointer != NULL, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "uid %jd is null", uid);
+        size_t item = operand->role == PART                              ? sizeof(float)
+                      : operand->role == INPUT || operand->role == OUTPUT ? sizeof(double)
+                                                                          : 1;
+        REQUIRE((uintptr_t)pointer % item == 0, CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER,
+                "uid %jd is not aligned to %zu bytes", uid, item);
+        if (operand->role != SCALAR) {
+            size_t size = item == 1 ? 0 : (size_t)plan->count * item;
+            REQUIRE_SUCCESS(check_memory(pointer, size, NULL, operand->uid));
+        }
+        pointers[o] = pointer;
+    }
+    /* Both sides are free of duplicates, so equal counts now mean equal sets. */
+    REQUIRE(pack->uid_count == plan->operand_count, CUDNN_STATUS_BAD_PARAM,
+            "%zu uids bound, but the plan has %zu", pack->uid_count, plan->operand_count);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t execute(struct handle *handle, struct plan *plan, struct pack *pack)
+{
+    void *pointers[MAX_OPERANDS];
+    REQUIRE_SUCCESS(check_kind(&handle->object, 0, "handle"));
+    REQUIRE_SUCCESS(check_kind(&plan->object, EXECUTION_PLAN, "execution plan"));
+    REQUIRE_SUCCESS(check_kind(&pack->object, VARIANT_PACK, "variant pack"));
+    REQUIRE(plan->object.finalized, CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "plan not finalized");
+    REQUIRE(pack->object.finalized, CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "pack not finalized");
+
+    CUcontext context = driver()->current_context();
+    REQUIRE(context != NULL && context == handle->context, CUDNN_STATUS_BAD_PARAM,
+            "the current context is not the handle's");
+    REQUIRE(plan->device == driver()->device_of(context), CUDNN_STATUS_BAD_PARAM,
+            "the plan belongs to device %d", plan->device);
+    REQUIRE_SUCCESS(match_operands(plan, pack, pointers));
+    void *workspace = plan->workspace > 0 ? pack->workspace : NULL;
+    REQUIRE(workspace != NULL || plan->workspace == 0, CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
+            "the plan needs %jd bytes of workspace", (intmax_t)plan->workspace);
+    if (workspace != NULL) {
+        REQUIRE_SUCCESS(check_memory(workspace, (size_t)plan->workspace, context, -1));
+    }
+
+    CUcontext stream_context;
+    uint64_t stream_id;
+    bool captured;
+    CUstream stream = handle->stream;
+    REQUIRE(driver()->identify(stream, &stream_context, &stream_id) == CUDA_SUCCESS,
+            CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER, "the handle's stream was destroyed");
+    if ((uintptr_t)stream > 2 && stream_id != handle->stream_id) {
+        driver()->violate(VIOLATION_STALE_STREAM);
+    }
+    REQUIRE(driver()->launch(stream, &captured) == CUDA_SUCCESS,
+            CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER, "the stream refuses the launch");
+    long delay = driver()->execute_delay();
+    if (delay > 0) {
+        nanosleep(&(struct timespec){delay / 1000000, delay % 1000000 * 1000}, NULL);
+    }
+    if (!captured) {
+        compute(plan, pointers, workspace);
+    }
+    driver()->log("cudnnBackendExecute 0x%jx 0x%jx 0x%jx 0x%jx 0x%jx", (uintmax_t)(uintptr_t)handle,
+                  (uintmax_t)(uintptr_t)plan, (uintmax_t)(uintptr_t)pack,
+                  (uintmax_t)(uintptr_t)stream, (uintmax_t)(uintptr_t)pack->workspace);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* Control, for the tests */
+
+EXPORT void standin_set_version(size_t value) { atomic_store(&version, value); }
+
+EXPORT void standin_reset(void)
+{
+    atomic_store(&version, DEFAULT_VERSION);
+    if (driver() != NULL) {
+        driver()->reset();
+    }
+}
+
+/* The cuDNN API */
+
+EXPORT size_t cudnnGetVersion(void)
+{
+    if (driver() != NULL) {
+        driver()->succeed(CALL_cudnnGetVersion);
+    }
+    return atomic_load(&version);
+}
+
+EXPORT const char *cudnnGetErrorString(cudnnStatus_t status)
+{
+    if (driver() != NULL) {
+        driver()->succeed(CALL_cudnnGetErrorString);
+    }
+#define STATUS_CASE(name, value) case value: return #name;
+    switch (status) {
+        STATUSES(STATUS_CASE)
+    default: return "CUDNN_STATUS_UNKNOWN";
+    }
+}
+
+/* Like the real one, hands each message out once. */
+EXPORT void cudnnGetLastErrorString(char *message, size_t size)
+{
+    if (driver() != NULL) {
+        driver()->succeed(CALL_cudnnGetLastErrorString);
+    }
+    if (message != NULL && size > 0) {
+        snprintf(message, size, "%s", last_error);
+        last_error[0] = '\0';
+    }
+}
+
+EXPORT cudnnStatus_t cudnnCreate(struct handle **handle)
+{
+    ENTER(cudnnCreate);
+    CUcontext context = driver()->current_context();
+    REQUIRE(handle != NULL, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "cudnnCreate: null");
+    /* The real one would create device 0's primary context, on whatever device the caller meant. */
+    REQUIRE(context != NULL, CUDNN_STATUS_NOT_INITIALIZED, "cudnnCreate: no current context");
+    REQUIRE_SUCCESS(refuse_in_capture("cudnnCreate"));
+    struct handle *made = make_object(sizeof *made, 0);
+    REQUIRE(made != NULL, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no memory");
+    made->context = context;
+    *handle = made;
+    driver()->add_live(LIVE_HANDLE, 1);
+    driver()->log("cudnnCreate 0x%jx", (uintmax_t)(uintptr_t)made);
+    return succeed(CALL_cudnnCreate);
+}
+
+EXPORT cudnnStatus_t cudnnDestroy(struct handle *handle)
+{
+    ENTER(cudnnDestroy);
+    REQUIRE_SUCCESS(check_kind(&handle->object, 0, "cudnnDestroy: handle"));
+    REQUIRE_SUCCESS(refuse_in_capture("cudnnDestroy"));
+    bury(&handle->object, sizeof *handle);
+    driver()->add_live(LIVE_HANDLE, -1);
+    driver()->log("cudnnDestroy 0x%jx", (uintmax_t)(uintptr_t)handle);
+    return succeed(CALL_cudnnDestroy);
+}
+
+EXPORT cudnnStatus_t cudnnSetStream(struct handle *handle, CUstream stream)
+{
+    ENTER(cudnnSetStream);
+    CUcontext context;
+    uint64_t id;
+    REQUIRE_SUCCESS(check_kind(&handle->object, 0, "cudnnSetStream: handle"));
+    REQUIRE(driver()->identify(stream, &context, &id) == CUDA_SUCCESS, CUDNN_STATUS_BAD_PARAM,
+            "cudnnSetStream: not a stream");
+    REQUIRE(context == handle->context, CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH,
+            "cudnnSetStream: the stream's context is not the handle's");
+    if (atomic_fetch_add(&handle->object.users, 1) > 0) {
+        driver()->violate(VIOLATION_SHARED);
+    }
+    handle->stream = stream;
+    handle->stream_id = id;
+    atomic_fetch_sub(&handle->object.users, 1);
+    driver()->log("cudnnSetStream 0x%jx 0x%jx", (uintmax_t)(uintptr_t)handle,
+                  (uintmax_t)(uintptr_t)stream);
+    return succeed(CALL_cudnnSetStream);
+}
+
+EXPORT cudnnStatus_t cudnnGetStream(struct handle *handle, CUstream *stream)
+{
+    ENTER(cudnnGetStream);
+    REQUIRE_SUCCESS(check_kind(&handle->object, 0, "cudnnGetStream: handle"));
+    REQUIRE(stream != NULL, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "cudnnGetStream: null");
+    *stream = handle->stream;
+    return succeed(CALL_cudnnGetStream);
+}
+
+EXPORT cudnnStatus_t cudnnBackendCreateDescriptor(int type, struct object **descriptor)
+{
+    ENTER(cudnnBackendCreateDescriptor);
+    REQUIRE(descriptor != NULL, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "descriptor is null");
+    REQUIRE(type == EXECUTION_PLAN || type == VARIANT_PACK, CUDNN_STATUS_NOT_SUPPORTED,
+            "descriptor type %d", type);
+    bool is_plan = type == EXECUTION_PLAN;
+    if (is_plan) {
+        REQUIRE_SUCCESS(refuse_in_capture("cudnnBackendCreateDescriptor"));
+    }
+    struct object *made = make_object(is_plan ? sizeof(struct plan) : sizeof(struct pack), type);
+    REQUIRE(made != NULL, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no memory");
+    *descriptor = made;
+    driver()->add_live(is_plan ? LIVE_PLAN : LIVE_PACK, 1);
+    if (is_plan) { /* packs would drown the log */
+        driver()->log("cudnnBackendCreateDescriptor 0x%jx", (uintmax_t)(uintptr_t)made);
+    }
+    return succeed(CALL_cudnnBackendCreateDescriptor);
+}
+
+EXPORT cudnnStatus_t cudnnBackendDestroyDescriptor(struct object *descriptor)
+{
+    ENTER(cudnnBackendDestroyDescriptor);
+    REQUIRE_SUCCESS(check_alive(descriptor, "cudnnBackendDestroyDescriptor: descriptor"));
+    bool is_plan = descriptor->kind == EXECUTION_PLAN;
+    REQUIRE(is_plan || descriptor->kind == VARIANT_PACK, CUDNN_STATUS_BAD_PARAM,
+            "cudnnBackendDestroyDescriptor: not a descriptor");
+    if (is_plan) {
+        REQUIRE_SUCCESS(refuse_in_capture("cudnnBackendDestroyDescriptor"));
+        driver()->log("cudnnBackendDestroyDescriptor 0x%jx", (uintmax_t)(uintptr_t)descriptor);
+    }
+    bury(descriptor, is_plan ? sizeof(struct plan) : sizeof(struct pack));
+    driver()->add_live(is_plan ? LIVE_PLAN : LIVE_PACK, -1);
+    return succeed(CALL_cudnnBackendDestroyDescriptor);
+}
+
+static cudnnStatus_t copy_array(void **place, size_t *place_count, const void *items,
+                                int64_t count, size_t item)
+{
+    void *copy = malloc((size_t)count * item + 1);
+    REQUIRE(copy != NULL, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no memory");
+    if (count > 0) {
+        memcpy(copy, items, (size_t)count * item);
+    }
+    free(*place);
+    *place = copy;
+    *place_count = (size_t)count;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t set_in_plan(struct plan *plan, int name, int64_t count, const void *items)
+{
+    const char *text = items;
+    size_t length;
+    if (name == PLAN_HANDLE) {
+        struct handle *handle;
+        REQUIRE(count == 1, CUDNN_STATUS_BAD_PARAM, "plan: one handle expected");
+        memcpy(&handle, items, sizeof handle);
+        REQUIRE_SUCCESS(check_kind(&handle->object, 0, "plan: handle"));
+        plan->handle = handle;
+        return CUDNN_STATUS_SUCCESS;
+    }
+    REQUIRE(count > 0 && memchr(text, '\0', (size_t)count) == text + count - 1,
+            CUDNN_STATUS_BAD_PARAM, "plan: the count of the text must include its final NUL");
+    return copy_array((void **)&plan->text, &length, text, count, 1);
+}
+
+static cudnnStatus_t set_in_pack(struct pack *pack, int name, int64_t count, const void *items)
+{
+    if (name == PACK_UNIQUE_IDS) {
+        return copy_array((void **)&pack->uids, &pack->uid_count, items, count, sizeof(int64_t));
+    }
+    if (name == PACK_DATA_POINTERS) {
+        return copy_array((void **)&pack->pointers, &pack->pointer_count, items, count,
+                          sizeof(void *));
+    }
+    REQUIRE(count == 1, CUDNN_STATUS_BAD_PARAM, "variant pack: one workspace expected");
+    memcpy(&pack->workspace, items, sizeof pack->workspace);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* The type that an attribute which may be set on this kind of descriptor has, or -1. */
+static int settable_type(int kind, int name)
+{
+    switch (name) {
+    case PLAN_HANDLE: return kind == EXECUTION_PLAN ? TYPE_HANDLE : -1;
+    case PLAN_JSON: return kind == EXECUTION_PLAN ? TYPE_CHAR : -1;
+    case PACK_UNIQUE_IDS: return kind == VARIANT_PACK ? TYPE_INT64 : -1;
+    case PACK_DATA_POINTERS:
+    case PACK_WORKSPACE: return kind == VARIANT_PACK ? TYPE_VOID_PTR : -1;
+    default: return -1;
+    }
+}
+
+EXPORT cudnnStatus_t cudnnBackendSetAttribute(struct object *descriptor, int name, int type,
+                                              int64_t count, const void *items)
+{
+    ENTER(cudnnBackendSetAttribute);
+    REQUIRE_SUCCESS(check_alive(descriptor, "cudnnBackendSetAttribute: descriptor"));
+    REQUIRE(!descriptor->finalized, CUDNN_STATUS_BAD_PARAM, "the descriptor is finalized");
+    int expected = settable_type(descriptor->kind, name);
+    REQUIRE(expected >= 0, CUDNN_STATUS_BAD_PARAM, "attribute %d cannot be set", name);
+    REQUIRE(type == expected, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
+            "attribute %d has type %d, not %d", name, expected, type);
+    REQUIRE(count >= 0, CUDNN_STATUS_BAD_PARAM, "attribute %d: negative count", name);
+    REQUIRE(items != NULL || count == 0, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no elements");
+    REQUIRE_SUCCESS(descriptor->kind == EXECUTION_PLAN
+                        ? set_in_plan((struct plan *)descriptor, name, count, items)
+                        : set_in_pack((struct pack *)descriptor, name, count, items));
+    return succeed(CALL_cudnnBackendSetAttribute);
+}
+
+EXPORT cudnnStatus_t cudnnBackendGetAttribute(struct object *descriptor, int name, int type,
+                                              int64_t requested, int64_t *count, void *items)
+{
+    ENTER(cudnnBackendGetAttribute);
+    REQUIRE_SUCCESS(check_kind(descriptor, EXECUTION_PLAN, "cudnnBackendGetAttribute: descriptor"));
+    REQUIRE(descriptor->finalized, CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "plan not finalized");
+    struct plan *plan = (struct plan *)descriptor;
+    bool is_text = name == PLAN_JSON;
+    REQUIRE(is_text || name == PLAN_WORKSPACE_SIZE, CUDNN_STATUS_BAD_PARAM, "attribute %d", name);
+    REQUIRE(type == (is_text ? TYPE_CHAR : TYPE_INT64), CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
+            "attribute %d: type %d", name, type);
+    int64_t available = is_text ? (int64_t)strlen(plan->text) + 1 : 1;
+    if (count != NULL) {
+        *count = available;
+    }
+    if (requested > 0) {
+        REQUIRE(items != NULL, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no room for elements");
+        int64_t copied = requested < available ? requested : available;
+        memcpy(items, is_text ? (void *)plan->text : (void *)&plan->workspace,
+               (size_t)copied * (is_text ? 1 : sizeof(int64_t)));
+    }
+    return succeed(CALL_cudnnBackendGetAttribute);
+}
+
+EXPORT cudnnStatus_t cudnnBackendFinalize(struct object *descriptor)
+{
+    ENTER(cudnnBackendFinalize);
+    REQUIRE_SUCCESS(check_alive(descriptor, "cudnnBackendFinalize: descriptor"));
+    REQUIRE(!descriptor->finalized, CUDNN_STATUS_BAD_PARAM, "the descriptor is finalized");
+    if (descriptor->kind == EXECUTION_PLAN) {
+        REQUIRE_SUCCESS(refuse_in_capture("cudnnBackendFinalize"));
+        REQUIRE_SUCCESS(finalize_plan((struct plan *)descriptor));
+        driver()->log("cudnnBackendFinalize 0x%jx", (uintmax_t)(uintptr_t)descriptor);
+    } else {
+        REQUIRE_SUCCESS(finalize_pack((struct pack *)descriptor));
+    }
+    descriptor->finalized = true;
+    return succeed(CALL_cudnnBackendFinalize);
+}
+
+EXPORT cudnnStatus_t cudnnBackendExecute(struct handle *handle, struct plan *plan,
+                                         struct pack *pack)
+{
+    ENTER(cudnnBackendExecute);
+    REQUIRE(handle != NULL && plan != NULL && pack != NULL, CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
+            "cudnnBackendExecute: null");
+    if (atomic_fetch_add(&handle->object.users, 1) > 0) {
+        driver()->violate(VIOLATION_SHARED);
+    }
+    atomic_fetch_add(&plan->object.users, 1);
+    atomic_fetch_add(&pack->object.users, 1);
+    cudnnStatus_t status = execute(handle, plan, pack);
+    atomic_fetch_sub(&pack->object.users, 1);
+    atomic_fetch_sub(&plan->object.users, 1);
+    atomic_fetch_sub(&handle->object.users, 1);
+    return status == CUDNN_STATUS_SUCCESS ? succeed(CALL_cudnnBackendExecute) : status;
+}
