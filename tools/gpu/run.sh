@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Runs the GPU tests and the benchmarks on a host with an NVIDIA GPU, PyTorch and a C++ compiler.
+#
+#   tools/gpu/run.sh [install] [tests] [bench] [gil]     all of them when none is named
+#
+# OUT     folder for logs and results (./gpu-results)
+# WHEELS  folder of wheels for what the host lacks, such as the cuDNN frontend (./.whl)
+# PLANS   folder of plan files to measure
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+OUT=${OUT:-$PWD/gpu-results}
+WHEELS=${WHEELS:-.whl}
+PLANS=${PLANS:-tests/data/plans/cudnn-9.19-sm90}
+export PYTHONUNBUFFERED=1
+mkdir -p "$OUT"
+failed=()
+
+step() { # NAME COMMAND...: a failing step does not stop the next ones
+    local name=$1
+    shift
+    echo "== $name"
+    "$@" 2>&1 | tee "$OUT/$name.log" || failed+=("$name")
+}
+
+offline() { python3 -m pip install --quiet --no-index --no-deps --no-build-isolation "$@"; }
+
+set_up() {
+    if [ -d "$WHEELS" ]; then
+        offline --find-links "$WHEELS" nvidia-cudnn-frontend msgspec py-ubjson cuda-pathfinder || return
+    fi
+    offline --force-reinstall . || return
+    nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv
+    python3 - <<'END'
+import platform
+import Cython, cudnn, torch
+print("Python", platform.python_version(), "Cython", Cython.__version__, "torch", torch.__version__)
+print("frontend", cudnn.__version__, "cuDNN", cudnn.backend_version_string())
+END
+}
+
+for name in "${@:-install tests bench gil}"; do
+    for part in $name; do
+        case $part in
+        install) step install set_up ;;
+        tests) step tests python3 -m pytest tests/gpu -ra -q -p no:cacheprovider --junitxml="$OUT/tests.xml" ;;
+        bench) step host_overhead python3 benchmarks/host_overhead.py "$PLANS"/*.plan --built --json "$OUT/host_overhead.json" ;;
+        gil) step gil python3 benchmarks/gil.py "$PLANS"/sdpa_dense.plan --json "$OUT/gil.json" ;;
+        *) echo "unknown step: $part" >&2 && exit 2 ;;
+        esac
+    done
+done
+
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "failed: ${failed[*]}" >&2
+    exit 1
+fi
