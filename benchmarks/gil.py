@@ -1,7 +1,7 @@
 """Releasing the GIL against holding it: the latency of one call while other threads work.
 
-`execute` releases the GIL around the cuDNN call. The module's C declaration lets other Cython code
-call `enqueue` and hold it; a probe compiled here does that. Busy threads run a loop in Python;
+`execute` holds the GIL during the cuDNN call. The module's C declaration lets other Cython code
+call `enqueue` without it; a probe compiled here does that. Busy threads run a loop in Python;
 calling threads make the same kind of call, each on a stream of its own.
 """
 
@@ -32,14 +32,15 @@ from {module} cimport enqueue
 
 
 def execute({parameters}, uintptr_t workspace_ptr=0, uintptr_t stream=0):
-    enqueue({arguments}, <void*>workspace_ptr, <void*>stream)
+    with nogil:
+        enqueue({arguments}, <void*>workspace_ptr, <void*>stream)
 """
 
 SCALAR_TYPES = {"DOUBLE": "double", "INT32": "int32_t", "INT64": "int64_t"}
 
 
 def compile_probe(name, operands, directory):
-    """Compile and import a module whose `execute` calls the given one's `enqueue` with the GIL."""
+    """Compile and import a module whose `execute` calls the given one's `enqueue` with no GIL."""
     parameters, arguments = [], []
     for index, operand in enumerate(operands):
         if operand.role == "scalar":
@@ -188,7 +189,7 @@ def main(plans, calls, seconds, json_path):
             rows = results[table.title] = []
             scenarios = [("none", 0)] + [(k, n) for k in ("busy", "calling") for n in (1, 3)]
             for kind, others in scenarios:
-                for gil, execute in (("released", module.execute), ("held", probe.execute)):
+                for gil, execute in (("held", module.execute), ("released", probe.execute)):
                     row = measure(execute, module, kind, others, calls, seconds)
                     rows.append({"gil": gil, **row})
                     cells = [f"{row[key]:.2f}" for key in ("median_us", "p99_us", "max_us")]

@@ -117,37 +117,56 @@ def compile_floor(directory):
     return library
 
 
-def time_python(calls, iterations, synchronize):
-    """Return the nanoseconds of each call, taking the given calls in turn."""
-    samples, clock = [], time.perf_counter_ns
-    for index in range(iterations):
-        call = calls[index % len(calls)]
-        begin = clock()
-        call()
-        samples.append(clock() - begin)
-        if (index + 1) % SYNC_EVERY == 0:
-            synchronize()
-    synchronize()
+TIMING_LOOP = """
+def time_calls(iterations, synchronize):
+    samples = []
+    for _ in range(0, iterations, {sync_every}):
+        for _ in range({repeats}):
+{timed}
+        synchronize()
     return samples
+"""
+TIMED_CALL = """\
+            begin = clock()
+            {call}
+            samples.append(clock() - begin)
+"""
 
 
-def literal_call(module, operands, tensors, workspace, stream, addresses=True):
-    """Return a call of `execute` as a user would write it, without a tuple or dict in between."""
-    names = {"execute": module.execute}
-    if addresses:
-        values = [repr(value) for value in graphs.arguments(operands, tensors)]
-    else:
-        values = []
-        for operand in operands:
-            if operand.uid not in tensors:
-                continue
-            if operand.role == "scalar":
-                values.append(repr(tensors[operand.uid].item()))
-            else:
-                names[f"t{len(values)}"] = tensors[operand.uid]
-                values.append(f"t{len(values)}.data_ptr()")
-    arguments = ", ".join(values)
-    return eval(f"lambda: execute({arguments}, workspace_ptr={workspace}, stream={stream})", names)
+def timing_loop(expressions, names):
+    """Return ``f(iterations, synchronize)`` that times each of the given calls, in turn.
+
+    The calls stand in the loop as a user would write them: no lambda, tuple or dict of the
+    benchmark's own comes between.
+    """
+    source = TIMING_LOOP.format(
+        sync_every=SYNC_EVERY,
+        repeats=SYNC_EVERY // len(expressions),
+        timed="".join(TIMED_CALL.format(call=call) for call in expressions),
+    )
+    scope = {**names, "clock": time.perf_counter_ns}
+    exec(source, scope)
+    return scope["time_calls"]
+
+
+def literal_call(operands, tensors, workspace, stream):
+    """Return the text of a call of `execute` with its addresses as numbers."""
+    values = ", ".join(repr(value) for value in graphs.arguments(operands, tensors))
+    return f"execute({values}, workspace_ptr={workspace}, stream={stream})"
+
+
+def tensor_call(operands, tensors, workspace, stream):
+    """Return the text of a call that asks each tensor for its address, and the tensors by name."""
+    names, values = {}, []
+    for operand in operands:
+        if operand.uid not in tensors:
+            continue
+        if operand.role == "scalar":
+            values.append(repr(tensors[operand.uid].item()))
+        else:
+            names[f"t{len(values)}"] = tensors[operand.uid]
+            values.append(f"t{len(values)}.data_ptr()")
+    return f"execute({', '.join(values)}, workspace_ptr={workspace}, stream={stream})", names
 
 
 def assert_same_bytes(name, operands, tensors, frontend, generated):
@@ -181,31 +200,44 @@ def measure(name, module, graph, plan, library, calls, rounds):
     uids = tuple(sorted(first))
     buffers = tuple(first[uid] for uid in uids)
 
-    def frontend_dict():
-        graph.execute(first, workspace, handle=handle)
+    generated = literal_call(operands, first, address, raw)
+    other = literal_call(operands, second, address, raw)
+    with_data_ptr, named = tensor_call(operands, first, address, raw)
+    dict_call = "graph_execute(first, workspace, handle=handle)"
+    list_call = "graph_execute(buffers, workspace, handle=handle, tensor_uids=uids)"
+    names = {
+        **named,
+        "execute": module.execute,
+        "graph_execute": graph.execute,
+        "first": first,
+        "buffers": buffers,
+        "uids": uids,
+        "workspace": workspace,
+        "handle": handle,
+    }
 
-    def frontend_list():
-        graph.execute(buffers, workspace, handle=handle, tensor_uids=uids)
+    def run(call):
+        return lambda: eval(call, names)
 
-    generated = literal_call(module, operands, first, address, raw)
-    other = literal_call(module, operands, second, address, raw)
-    with_data_ptr = literal_call(module, operands, first, address, raw, addresses=False)
-    for call in (generated, with_data_ptr):
-        assert_same_bytes(name, operands, first, frontend_dict, call)
-    assert_same_bytes(name, operands, first, frontend_dict, frontend_list)
-
+    for call in (generated, with_data_ptr, list_call):
+        assert_same_bytes(name, operands, first, run(dict_call), run(call))
     floor = Floor(library, plan, operands, first, address, raw)
     assert_same_bytes(
-        name, operands, first, frontend_dict, lambda: floor.time("floor_pack_and_execute", 1)
+        name, operands, first, run(dict_call), lambda: floor.time("floor_pack_and_execute", 1)
     )
+
+    def in_python(*calls):
+        time_calls = timing_loop(calls, names)
+        return lambda iterations: time_calls(iterations, stream.synchronize)
+
     paths = {
-        FRONTEND_DICT: lambda n: time_python([frontend_dict], n, stream.synchronize),
-        FRONTEND_LIST: lambda n: time_python([frontend_list], n, stream.synchronize),
+        FRONTEND_DICT: in_python(dict_call),
+        FRONTEND_LIST: in_python(list_call),
         FLOOR: lambda n: floor.time("floor_pack_and_execute", n),
         EXECUTE_ONLY: lambda n: floor.time("floor_execute_only", n),
-        GENERATED: lambda n: time_python([generated], n, stream.synchronize),
-        ALTERNATING: lambda n: time_python([generated, other], n, stream.synchronize),
-        DATA_PTR: lambda n: time_python([with_data_ptr], n, stream.synchronize),
+        GENERATED: in_python(generated),
+        ALTERNATING: in_python(generated, other),
+        DATA_PTR: in_python(with_data_ptr),
     }
     for path in paths.values():
         path(100)
@@ -300,12 +332,12 @@ def main(plans, built, calls, rounds, json_path):
             results[name] = summarise(samples)
             print_table(console, name, len(module.OPERANDS), results[name])
 
-    empty = statistics.median(time_python([lambda: None], 2000, lambda: None))
+    empty = statistics.median(timing_loop(["None"], {})(2000, lambda: None))
     report = {
         "machine": graphs.machine_facts(),
         "sync_every": SYNC_EVERY,
         "rounds": rounds,
-        "empty_python_call_us": round(empty / 1e3, 3),  # in every row but the two of C
+        "python_clock_us": round(empty / 1e3, 3),  # in every row but the two of C
         "graphs": results,
         "failures": failures,
     }

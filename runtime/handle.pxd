@@ -13,7 +13,8 @@ cdef struct Handle:
     # The runtime's workspace block that this thread used last (workspace.pyx).
     void* workspace
     size_t workspace_size
-    uint64_t workspace_stream
+    CUstream workspace_stream
+    uint64_t workspace_stream_id
     uint64_t workspace_epoch
 
 cdef Handle* current_handle(CUstream stream, void* owner) except NULL nogil

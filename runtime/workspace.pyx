@@ -12,7 +12,7 @@ from libcpp.atomic cimport atomic
 from cudnn_bindgen.runtime.capture cimport relax_capture, restore_capture
 from cudnn_bindgen.runtime.driver cimport (
     CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD, CUcontext, CUDA_SUCCESS, CUdeviceptr,
-    CUstream, DriverApi,
+    DriverApi,
 )
 from cudnn_bindgen.runtime.handle cimport Handle
 from cudnn_bindgen.runtime.library cimport driver_api
@@ -26,21 +26,34 @@ cdef size_t GRANULE = 1 << 20
 _lock = threading.Lock()
 _blocks = {}  # (context, stream id) -> (address, size)
 _retired = []  # (context, address)
+_latest = {}  # (context, stream key) -> id of the stream that had this key last
 # Counts releases: a block that a handle remembers from an earlier epoch is gone.
 cdef atomic[uint64_t] _epoch
 
 
 cdef void* workspace_block(Handle* handle, size_t size) except NULL nogil:
-    """At least `size` bytes for the handle's stream. Raises WorkspaceError, DriverError."""
+    """At least `size` bytes for the handle's stream. Raises WorkspaceError, DriverError.
+
+    While the stream is being captured it gets the block it had before, or an error.
+    """
     cdef const DriverApi* driver = driver_api()
-    cdef uint64_t stream = _stream_id(driver, handle)
+    cdef int capturing = CU_STREAM_CAPTURE_STATUS_NONE
+    cdef uint64_t stream = 0
+    # An error here means that the legacy stream would join another stream's capture.
+    if driver.stream_is_capturing(handle.stream, &capturing) != CUDA_SUCCESS:
+        capturing = CU_STREAM_CAPTURE_STATUS_NONE + 1
+    if capturing == CU_STREAM_CAPTURE_STATUS_NONE:
+        stream = _stream_id(driver, handle)
     if (
-        handle.workspace_stream == stream
-        and handle.workspace_size >= size
+        handle.workspace_size >= size
         and handle.workspace_epoch == _epoch.load()
+        and handle.workspace_stream == handle.stream
+        and (handle.workspace_stream_id == stream or capturing != CU_STREAM_CAPTURE_STATUS_NONE)
     ):
         return handle.workspace
     with gil:
+        if capturing != CU_STREAM_CAPTURE_STATUS_NONE:
+            return _find_captured(handle, size)
         return _find_or_take(driver, handle, stream, size)
 
 
@@ -54,6 +67,7 @@ def release_workspaces():
         blocks = [(context, address) for (context, _), (address, _) in _blocks.items()] + _retired
         _blocks.clear()
         _retired.clear()
+        _latest.clear()
         _epoch.fetch_add(1)
         for context, address in blocks:
             _free(context, address)
@@ -66,12 +80,19 @@ def held_bytes():
 
 
 cdef uint64_t _stream_id(const DriverApi* driver, Handle* handle) noexcept nogil:
-    """An id that no other stream ever has: addresses of destroyed streams are used again."""
+    """An id that no other stream ever has: addresses of destroyed streams are used again.
+
+    Not for a stream that is being captured: asking would invalidate the capture (H200, driver 580).
+    """
     cdef uint64_t stream = 0
     if driver.stream_get_id != NULL:
         if driver.stream_get_id(handle.stream, &stream) == CUDA_SUCCESS:
             return stream
-    # CUDA before 12.0 has no ids. The per-thread stream is another one in each thread.
+    return _stream_key(handle)  # CUDA before 12.0 has no ids
+
+
+cdef uint64_t _stream_key(Handle* handle) noexcept nogil:
+    """What a capturing stream is known by. The per-thread stream is another one in each thread."""
     if <size_t>handle.stream == CU_STREAM_PER_THREAD:
         return <uint64_t><uintptr_t>handle
     return <uint64_t><uintptr_t>handle.stream
@@ -80,33 +101,46 @@ cdef uint64_t _stream_id(const DriverApi* driver, Handle* handle) noexcept nogil
 cdef void* _find_or_take(
     const DriverApi* driver, Handle* handle, uint64_t stream, size_t size
 ) except NULL:
-    key = (<uintptr_t>handle.context, stream)
+    context = <uintptr_t>handle.context
     with _lock:
-        address, held = _blocks.get(key, (0, 0))
+        address, held = _blocks.get((context, stream), (0, 0))
         if held < size:
             grown = (size + GRANULE - 1) // GRANULE * GRANULE
-            taken = _take(driver, handle.stream, grown)
+            taken = _take(driver, grown)
             if address:
-                _retired.append((key[0], address))
-            address, held = _blocks[key] = (taken, grown)
-        handle.workspace = <void*><uintptr_t>address
-        handle.workspace_size = held
-        handle.workspace_stream = stream
-        handle.workspace_epoch = _epoch.load()
+                _retired.append((context, address))
+            address, held = _blocks[context, stream] = (taken, grown)
+        _latest[context, _stream_key(handle)] = stream
+        _remember(handle, stream, address, held)
     return handle.workspace
 
 
-cdef object _take(const DriverApi* driver, CUstream stream, size_t size):
-    cdef int capturing = CU_STREAM_CAPTURE_STATUS_NONE
+cdef void* _find_captured(Handle* handle, size_t size) except NULL:
+    context = <uintptr_t>handle.context
+    with _lock:
+        stream = _latest.get((context, _stream_key(handle)))
+        address, held = _blocks.get((context, stream), (0, 0))
+        if held < size:
+            raise WorkspaceError(
+                f"{size} bytes of workspace are needed while the stream is being captured, and the "
+                f"runtime holds {held} for it; call once on this stream before the capture, or "
+                "pass workspace_ptr"
+            )
+        _remember(handle, stream, address, held)
+    return handle.workspace
+
+
+cdef void _remember(Handle* handle, uint64_t stream, uintptr_t address, size_t size) noexcept:
+    handle.workspace = <void*>address
+    handle.workspace_size = size
+    handle.workspace_stream = handle.stream
+    handle.workspace_stream_id = stream
+    handle.workspace_epoch = _epoch.load()
+
+
+cdef object _take(const DriverApi* driver, size_t size):
     cdef CUdeviceptr address = 0
     cdef int mode, status
-    # An error here means that the legacy stream would join another stream's capture.
-    status = driver.stream_is_capturing(stream, &capturing)
-    if status != CUDA_SUCCESS or capturing != CU_STREAM_CAPTURE_STATUS_NONE:
-        raise WorkspaceError(
-            f"{size} bytes of workspace are needed while the stream is being captured; call once "
-            "on this stream before the capture, or pass workspace_ptr"
-        )
     with nogil:
         mode = relax_capture(driver)
         status = driver.memory_allocate(&address, size)
