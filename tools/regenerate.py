@@ -1,0 +1,39 @@
+"""Emit generated/ anew: ``python tools/regenerate.py [--check]``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from cudnn_bindgen.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+_PLANS = "tests/data/plans/cudnn-9.19-sm90"
+_STRUCTURES = "tests/data/structure-v2"
+
+# Module → the graph file it is emitted from.
+MODULES = {
+    "layernorm": f"{_PLANS}/layernorm.plan",
+    "matmul_bias_relu": f"{_PLANS}/matmul_bias_relu.plan",
+    "paged_attention": f"{_STRUCTURES}/paged.json",
+    "scale_by_value": f"{_PLANS}/scale_by_value.plan",
+    "sdpa_backward": f"{_STRUCTURES}/sdpa_bwd.json",
+    "sdpa_varlen": f"{_PLANS}/sdpa_thd.plan",
+}
+
+
+def regenerate(*options: str) -> bool:
+    """Run ``cudnn-bindgen emit`` for each module; return whether all of them exited with 0."""
+    clean = True
+    for module, graph in MODULES.items():
+        target = ROOT / "generated" / f"{module}.pyx"
+        command = ["emit", str(ROOT / graph), "--output", str(target), *options]
+        try:
+            main(command, standalone_mode=False)
+        except SystemExit as done:
+            clean = clean and not done.code
+    return clean
+
+
+if __name__ == "__main__":
+    sys.exit(0 if regenerate(*sys.argv[1:]) else 1)
