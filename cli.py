@@ -32,12 +32,15 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except (GraphFormatError, EmitError) as error:
             _fail(str(error))
+        except BrokenPipeError:
+            raise  # click ends quietly when a reader such as `head` has gone
         except OSError as error:
-            _fail(f"{printable(str(error.filename or ''))}: {error.strerror or error}")
+            name = os.fsdecode(error.filename) if error.filename else "error"
+            _fail(f"{name}: {error.strerror or error}")
 
 
 def _fail(message: str) -> NoReturn:
-    click.echo(message, err=True)
+    click.echo(printable(message), err=True)
     sys.exit(2)
 
 
@@ -66,12 +69,14 @@ def emit(
 ) -> None:
     """Write the binding of GRAPH: a .pyx module, its .pyi stub and its .pxd declarations."""
     binding = _read(graph)
-    target = Path(output) if output and output != "-" else None
+    target = Path(output) if output not in (None, "-") else None
     if target is not None and target.suffix != ".pyx":
-        raise EmitError(f"--output: expected a file name that ends in .pyx, got {target.name}")
+        raise EmitError(f'--output: expected a file name that ends in .pyx, got "{output}"')
     if target is not None and name is not None and name != target.stem:
         raise EmitError(f"--name: expected {target.stem}, the stem of --output, got {name}")
-    module = _module(graph, name or (target.stem if target else None))
+    if output == "-" and (check or depfile):
+        raise EmitError("--output: expected a file for --check and --depfile, got -")
+    module = _module(graph, target.stem if target is not None and name is None else name)
     files = render(binding, module, graph.name)
     if output == "-":
         click.echo(files[f"{module}.pyx"], nl=False)

@@ -112,12 +112,16 @@ def bind(graph: Graph) -> Binding:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A tensor at the port where it is seen first, and which group of arguments that puts it in."""
+    """A tensor at the port where it is seen first, and which group of arguments that puts it in.
+
+    `owner` is set on a ragged offset: the tensor at that port, whose offset it is.
+    """
 
     uid: int
     tag: str
     port: str
     group: int
+    owner: int | None = None
 
 
 # The groups of arguments, in the order in which they stand in a signature.
@@ -139,7 +143,8 @@ def _uses(graph: Graph, tensors: Mapping[int, Tensor]) -> Iterator[_Use]:
         for port, uid in node.ports:
             offset = tensors[uid].ragged_offset_uid
             if offset is not None:
-                yield _Use(offset, node.tag, f"{port}{_RAGGED}", _OPTIONAL)
+                group = _OUTPUT if offset in written else _OPTIONAL
+                yield _Use(offset, node.tag, f"{port}{_RAGGED}", group, owner=uid)
     # The frontend drops ports it has no text for (REDUCTION's Group_offset); their tensors remain.
     for tensor in graph.tensors:
         yield _Use(tensor.uid, "", "operand", _OPTIONAL)
@@ -151,10 +156,7 @@ def _arguments(graph: Graph) -> tuple[Argument, ...]:
     for use in _uses(graph, tensors):
         if not tensors[use.uid].is_virtual:
             first.setdefault(use.uid, use)
-    # Numbered over all operands, bound or not, so that a number depends on ports alone.
-    structural = dict(
-        zip(first, naming.number_names(_port_name(use.port) for use in first.values()), strict=True)
-    )
+    structural = _structural_names(first)
     bound = [
         (_group(use, tensors[uid]), use)
         for uid, use in first.items()
@@ -191,10 +193,20 @@ def _argument(
     )
 
 
+def _structural_names(first: Mapping[int, _Use]) -> dict[int, str]:
+    """Name operands by port, numbered over all of them, bound or not: by ports alone."""
+    at_ports = {uid: _port_name(use.port) for uid, use in first.items() if use.owner is None}
+    names = dict(zip(at_ports, naming.number_names(at_ports.values()), strict=True))
+    for uid, use in first.items():
+        if uid not in at_ports:
+            owner = names.get(use.owner) if use.owner in at_ports else None
+            names[uid] = f"{owner}{_RAGGED}" if owner else _port_name(use.port)
+    return dict(zip(names, naming.number_names(names.values()), strict=True))
+
+
 def _port_name(port: str) -> str:
-    return (
-        f"in_{port}" if port.isascii() and port.isdigit() else naming.identifier(port) or "operand"
-    )
+    # CONCATENATE's ports are "0", "1", ...
+    return naming.identifier(f"in_{port}" if port[:1].isdigit() else port) or "operand"
 
 
 def _group(use: _Use, tensor: Tensor) -> int:

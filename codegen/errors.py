@@ -34,3 +34,6 @@ class GraphFormatError(ValueError):
 
 class EmitError(ValueError):
     """A binding cannot be emitted as asked: a bad module name, two graphs with one name."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())

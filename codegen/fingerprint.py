@@ -12,21 +12,35 @@ from cudnn_bindgen.codegen.graph import Graph, Node, Tensor
 def fingerprint(graph: Graph) -> str:
     """Return 32 hex digits over the structure.
 
-    Names are labels, not graph: they are left out, as are the plan, `gid`, and the versions of
-    frontend and cuDNN. A plan file and the structure dump beside it have the same fingerprint.
+    Names are labels, not graph: they are left out, as are the plan, `gid`, the versions of frontend
+    and cuDNN, and attributes that are null or false. A plan file and the structure dump beside it
+    have the same fingerprint.
     """
     content = {
         "context": dict(graph.context),
-        "nodes": [_node(node) for node in graph.nodes],
+        "nodes": [_node(node, graph) for node in graph.nodes],
         "tensors": [_tensor(tensor) for tensor in graph.tensors],
     }
     encoded = msgspec.json.encode(content, order="sorted")
     return hashlib.sha256(encoded).hexdigest()[:32]
 
 
-def _node(node: Node) -> dict[str, object]:
-    attributes = {k: v for k, v in node.attributes.items() if k not in {f for f, _ in node.extra}}
-    return {"tag": node.tag, "ports": node.ports, "attributes": attributes}
+def _node(node: Node, graph: Graph) -> dict[str, object]:
+    carried = {field for field, _ in node.extra}
+    return {
+        "tag": node.tag,
+        "ports": node.ports,
+        "attributes": {
+            name: value
+            for name, value in node.attributes.items()
+            # Newer frontends write attributes that older ones lack, at values that change nothing.
+            # Not `in (None, False)`: a bound of 0 is not the same as no bound.
+            if value is not None
+            and value is not False
+            and name not in carried
+            and (name, value) != ("compute_data_type", graph.context.get("compute_data_type"))
+        },
+    }
 
 
 def _tensor(tensor: Tensor) -> list[object]:

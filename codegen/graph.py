@@ -67,9 +67,10 @@ class Scalar:
 class Tensor:
     """One tensor of the graph.
 
-    Invariants: ``len(dim) == len(stride)``; no dim is negative; `uid` and all strides fit int64;
-    `data_type` is a key of BITS once the tensor is bound to a non-virtual port; `alignment` is a
-    power of two, in bytes; `ragged_offset_uid` names a tensor of the same graph.
+    Invariants: no dim is negative; `uid` and all strides fit int64; `alignment` is a power of two,
+    in bytes; `ragged_offset_uid` names a tensor of the same graph; `value` is set on scalars only.
+    Of a tensor that is not virtual also: `dim` is not empty, ``len(dim) == len(stride)``,
+    `data_type` is a key of BITS, and of SCALAR_TYPES if it is passed by value.
     """
 
     uid: int
@@ -168,7 +169,8 @@ class Graph:
     """A whole graph.
 
     Invariants: tensors are sorted by uid, uids are unique and not -1; nodes keep the file's
-    order, which is a topological one; no tensor is the output of two nodes.
+    order, which is a topological one; no tensor is the output of two nodes; some output is not
+    virtual.
     """
 
     dialect: str

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from cudnn_bindgen.codegen.errors import EmitError
-from cudnn_bindgen.codegen.text import printable
 
 MAX_LENGTH = 40
 
@@ -27,10 +26,10 @@ _WORDS = """
     cpdef ctypedef default dict double enqueue enum except execute execute_plan execute_uids extern
     fingerprint float float16 float32 float64 fused gil graph include inline int int16_t int32
     int32_t int64 int64_t int8_t list load_plan long name namespace new nogil noexcept object
-    operands operator out overrides parts plan pointers public queue readonly register
-    replace_plan run scalars self set short signed size_t sizeof slots ssize_t static str stream
-    struct template this tuple type uint16_t uint32_t uint64_t uint8_t uintptr_t union unsigned
-    void volatile workspace workspace_ptr workspace_size
+    operands operator out overrides parts plan pointers ptrdiff_t public queue readonly register
+    replace_plan restrict run scalars self set short signed size_t sizeof slots ssize_t static
+    staticmethod str stream struct template this tuple type uint16_t uint32_t uint64_t uint8_t
+    uintptr_t union unsigned void volatile workspace workspace_ptr workspace_size
 """
 _RESERVED = frozenset([*keyword.kwlist, *keyword.softkwlist, *_WORDS.split()])
 
@@ -53,12 +52,19 @@ def identifier(name: str) -> str:
 
 
 def number_names(names: Iterable[str]) -> list[str]:
-    """Tell equal names apart by position: a, a, b → a, a_2, b."""
+    """Tell equal names apart by position: a, a, b → a, a_2, b. What looks like a number stays."""
+    names = list(names)
+    taken = set(names)
     seen: Counter[str] = Counter()
     result = []
     for name in names:
         seen[name] += 1
-        result.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+        numbered = name
+        if seen[name] > 1:
+            while (numbered := f"{name}_{seen[name]}") in taken:
+                seen[name] += 1
+            taken.add(numbered)
+        result.append(numbered)
     return result
 
 
@@ -116,4 +122,4 @@ def check_module_name(name: str) -> str:
     """
     if name.isascii() and name.isidentifier() and not keyword.iskeyword(name):
         return name
-    raise EmitError(f"module name: expected a Python identifier, got {printable(name)!r}")
+    raise EmitError(f'module name: expected a Python identifier, got "{name}"')

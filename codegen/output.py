@@ -5,9 +5,16 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.text import printable
+
+# A depfile names files; their names need not be UTF-8.
+_ERRORS = "surrogateescape"
 
 
 def write_files(directory: Path, files: Mapping[str, str]) -> list[Path]:
@@ -38,13 +45,15 @@ def find_differences(directory: Path, files: Mapping[str, str]) -> list[str]:
         old = _read(directory / name)
         if old != files[name]:
             lines = difflib.unified_diff(
-                (old or "").splitlines(keepends=True),
-                files[name].splitlines(keepends=True),
+                (old or "").split("\n"),
+                files[name].split("\n"),
                 f"{directory / name} (on disk)",
                 f"{name} (emitted now)",
                 n=1,
+                lineterm="",
             )
-            diffs.append("".join(lines))
+            # What is on disk may be anything, and this goes to a terminal.
+            diffs.append("".join(f"{printable(line)}\n" for line in lines))
     return diffs
 
 
@@ -54,13 +63,17 @@ def depfile(targets: Iterable[Path], sources: Iterable[Path]) -> str:
 
 
 def _escape(path: Path) -> str:
-    text = str(path).replace("\\", "\\\\").replace("$", "$$").replace("#", "\\#")
-    return text.replace(" ", "\\ ")
+    """Escape for make: a backslash stands for itself, but before a special character doubled."""
+    text = str(path)
+    if "\n" in text:
+        raise EmitError(f'--depfile: expected no newline in file names, got "{text}"')
+    return re.sub(r"(\\*)([ \t#:])", r"\1\1\\\2", text).replace("$", "$$")
 
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text("utf-8")
+        # Bytes: text mode would call a file with other line ends the same.
+        return path.read_bytes().decode("utf-8", _ERRORS)
     except (FileNotFoundError, UnicodeDecodeError):
         return None
 
@@ -68,12 +81,12 @@ def _read(path: Path) -> str | None:
 def _stage(directory: Path, name: str, text: str) -> str:
     handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=directory)
     try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode("utf-8", _ERRORS))
         # mkstemp makes files only their owner can read; emitted files are like any source.
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)  # noqa: PTH101
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
     except BaseException:
         Path(temporary).unlink()
         raise

@@ -18,6 +18,7 @@ from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.graph import BITS, SCALAR_TYPES, Graph, Node, Tensor
 from cudnn_bindgen.codegen.read_plan import read_plan
 from cudnn_bindgen.codegen.scalar import read_scalar
+from cudnn_bindgen.codegen.text import shorten
 
 UNSET_UID = -1
 
@@ -105,11 +106,16 @@ def _read_tensor(item: TensorDocument, path: str, structure: StructureDocument) 
             f"expected a power of two, got {item.alignment}", path=f"{path}.alignment"
         )
     data_type = item.data_type or structure.context.io_data_type or ""
-    if item.data_type is not None and data_type not in BITS:
+    if data_type and data_type not in BITS:
         raise GraphFormatError(
-            f"expected a data type such as BFLOAT16, got {data_type}", path=f"{path}.data_type"
+            f"expected a data type such as BFLOAT16, got {shorten(data_type)}",
+            path=f"{path}.data_type" if item.data_type else "$.context.io_data_type",
         )
     value = item.pass_by_value
+    if value and not item.is_pass_by_value:
+        raise GraphFormatError(
+            "expected true beside a pass_by_value, got false", path=f"{path}.is_pass_by_value"
+        )
     return Tensor(
         uid=item.uid,
         name=item.name or "",
@@ -169,7 +175,7 @@ def _check_references(tensors: Mapping[int, tuple[Tensor, str]]) -> None:
 
 
 def _check_operands(nodes: Iterable[Node], tensors: Mapping[int, tuple[Tensor, str]]) -> None:
-    """Check what must be true of a tensor because a node uses it."""
+    """Check what must be true of tensors because nodes and callers use them."""
     written: dict[int, str] = {}
     read: list[tuple[int, str]] = []
     for index, node in enumerate(nodes):
@@ -184,14 +190,23 @@ def _check_operands(nodes: Iterable[Node], tensors: Mapping[int, tuple[Tensor, s
             written[uid] = place
         read += [(uid, f"$.nodes[{index}].inputs.{port}") for port, uid in node.inputs]
         read += [(uid, f"$.nodes[{index}].inputs.{port}") for port, uid in node.optional]
+    for tensor, path in tensors.values():
+        if tensor.ragged_offset_uid is not None:
+            read.append((tensor.ragged_offset_uid, f"{path}.ragged_offset_uid"))
     for uid, place in read:
         if tensors[uid][0].is_virtual and uid not in written:
             raise GraphFormatError(
                 f"expected a tensor that a node writes, got virtual tensor {uid}, which none does",
                 path=place,
             )
-    for uid in {uid for node in nodes for _, uid in node.ports}:
-        tensor, path = tensors[uid]
+    if all(tensors[uid][0].is_virtual for uid in written):
+        raise GraphFormatError(
+            "expected an output that is not virtual, got none",
+            path="$.nodes",
+            hint="call set_output(True) on what the graph computes",
+        )
+    # Whether a port names them or not: callers bind all of them (binding.py).
+    for tensor, path in tensors.values():
         if tensor.is_virtual:
             continue
         if tensor.data_type not in BITS:

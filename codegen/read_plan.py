@@ -41,7 +41,7 @@ def read_plan(document: PlanDocument, tensors: Iterable[Tensor]) -> PlanInfo:
     backend = _read_backend(document.cudnn_backend_data)
     constants = _by_uid(document.pass_by_values, "pass_by_values", read_scalar)
     parts = _by_uid(document.workspace_modifications, "workspace_modifications", _keep)
-    aligned = _by_uid(document.aligned_operands, "aligned_operands", _keep)
+    aligned = _by_uid(document.aligned_operands, "aligned_operands", _read_alignment)
     plan = PlanInfo(
         text=document.cudnn_backend_data,
         cudnn_version=backend.cudnnVersion,
@@ -57,7 +57,7 @@ def read_plan(document: PlanDocument, tensors: Iterable[Tensor]) -> PlanInfo:
             Replacement(source, target, offset)
             for source, (target, offset) in sorted(document.variant_pack_replacements)
         ),
-        aligned_operands=tuple(sorted((uid, item[0]) for uid, item in aligned.items())),
+        aligned_operands=tuple(sorted(aligned.items())),
         frontend_workspace_size=document.fe_workspace_size,
         behavior_notes=tuple(note for notes in document.behavior_notes for note in notes if note),
     )
@@ -89,15 +89,23 @@ def _keep(value: T, path: str) -> T:
     return value
 
 
+def _read_alignment(item: tuple[int, int], path: str) -> int:
+    alignment = item[0]
+    if alignment & (alignment - 1):
+        raise GraphFormatError(f"expected a power of two, got {alignment}", path=path)
+    return alignment
+
+
 def _by_uid(items: Mapping[str, T], field: str, read: Callable[[T, str], R]) -> dict[int, R]:
     result: dict[int, R] = {}
     for key, value in items.items():
         path = f"$.{field}.{key}"
         digits = key.removeprefix("-")
         # 19 digits: what an int64 can have; also keeps int() from hostile lengths.
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+        is_short = digits.isascii() and digits.isdigit() and len(digits) <= 19
+        uid = int(key) if is_short else 2**63
+        if not -(2**63) <= uid < 2**63:
             raise GraphFormatError("expected a uid as the key", path=path)
-        uid = int(key)
         if uid in result:
             raise GraphFormatError(f"expected each uid once, got {uid} twice", path=path)
         result[uid] = read(value, path)

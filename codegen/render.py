@@ -11,7 +11,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.binding import Argument, Binding, PlanParts
 from cudnn_bindgen.codegen.graph import Scalar
-from cudnn_bindgen.codegen.text import hex_literal, literal, printable, quoted, shorten, wrap_bytes
+from cudnn_bindgen.codegen.text import (
+    Value,
+    hex_literal,
+    literal,
+    printable,
+    quoted,
+    shorten,
+    wrap_bytes,
+    wrap_literal,
+)
 
 # What the emitted code was written against; the runtime refuses another number (runtime/graph.pyx).
 RUNTIME_ABI = 1
@@ -85,8 +94,8 @@ def _fields(binding: Binding, module: str, source: str) -> dict[str, Any]:
         "plan": _plan(binding.plan) if binding.plan else None,
         "source": shorten(source, 60),
         "stdint": sorted({c.c_type for c in c_types if c.c_type.endswith("_t")}),
-        "table": [quoted(row) for row in operand_table(binding)],
-        "title": quoted(shorten(describe_nodes(binding), 80)),
+        "table": [_docstring_row(row) for row in operand_table(binding)],
+        "title": _docstring_row(describe_nodes(binding), 90),
         "uid_value_type": "int | float" if binding.scalars else "int",
         "version": __version__,
     }
@@ -100,7 +109,7 @@ def describe_nodes(binding: Binding) -> str:
 
 def operand_table(binding: Binding) -> list[str]:
     """Return the operands as aligned, printable lines, the heading first."""
-    rows = [("slot", "uid", "argument", "name", "role", "data type", "dim", "stride", "align")]
+    rows = [("slot", "uid", "argument", "name", "role", "data type", "dim", "stride")]
     rows += [
         (
             str(argument.slot),
@@ -111,7 +120,6 @@ def operand_table(binding: Binding) -> list[str]:
             argument.data_type,
             _sizes(argument.dim),
             _sizes(argument.stride),
-            "" if argument.is_scalar else str(argument.alignment),
         )
         for argument in binding.arguments
     ]
@@ -120,6 +128,13 @@ def operand_table(binding: Binding) -> list[str]:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+def _docstring_row(text: str, width: int = 100) -> str:
+    """Return what stands in a docstring for a line of text, cut to `width` columns there."""
+    row = quoted(shorten(text, width))
+    # Quoting at most doubles a text.
+    return row if len(row) <= width else quoted(shorten(text, width // 2))
 
 
 def _sizes(sizes: tuple[int, ...]) -> str:
@@ -133,6 +148,7 @@ def _c_type(argument: Argument) -> _CType:
 def _argument(argument: Argument) -> dict[str, Any]:
     c_type = _c_type(argument)
     default = argument.default
+    is_taken = argument.is_scalar or argument.name.endswith("_ptr")
     fields: list[Any] = [
         *(argument.uid, argument.argument, argument.original, argument.role, argument.data_type),
         *(argument.dim, argument.stride, argument.alignment),
@@ -145,8 +161,9 @@ def _argument(argument: Argument) -> dict[str, Any]:
         "conversion": f"{c_type.conversion}({argument.argument}, {literal(argument.argument)})",
         "default": f"={literal(default.value)}" if default else "",
         "fields": ", ".join(literal(field) for field in fields),
-        # A scalar's parameter has its name already; no other name begins with an underscore.
-        "local": f"_{argument.name}" if argument.is_scalar else argument.name,
+        # A scalar's parameter has its name already, and `x_ptr` is also the parameter of an operand
+        # `x`. No other name begins with an underscore.
+        "local": f"_{argument.name}" if is_taken else argument.name,
         "name": argument.name,
         "python_type": c_type.python_type,
         "slot": argument.slot,
@@ -158,7 +175,7 @@ def _argument(argument: Argument) -> dict[str, Any]:
 
 
 def _graph(binding: Binding, source: str) -> dict[str, str]:
-    graph: dict[str, Any] = {
+    graph: dict[str, Value] = {
         "source": source,
         "dialect": binding.dialect,
         "nodes": binding.nodes,
@@ -168,21 +185,21 @@ def _graph(binding: Binding, source: str) -> dict[str, str]:
         graph["cudnn_version"] = binding.plan.cudnn_version
         graph["sm"] = binding.plan.sm
         graph["engine"] = binding.plan.engine
-    return {key: literal(value) for key, value in graph.items()}
+    return {key: wrap_literal(value, len(f'    "{key}": ')) for key, value in graph.items()}
 
 
 def _plan(plan: PlanParts) -> dict[str, Any]:
     return {
         "cudnn_version": plan.cudnn_version,
         "sm": plan.sm,
-        "uids": literal(plan.uids),
+        "uids": wrap_literal(plan.uids, len("    uids=")),
         "constants": [
             {"uid": uid, "data": hex_literal(value.data), "comment": _comment(value)}
             for uid, value in plan.constants
         ],
-        "workspace_parts": literal(plan.workspace_parts),
-        "replacements": literal(plan.replacements),
-        "dropped": literal(plan.dropped),
+        "workspace_parts": wrap_literal(plan.workspace_parts, len("    workspace_parts=")),
+        "replacements": wrap_literal(plan.replacements, len("    replacements=")),
+        "dropped": wrap_literal(plan.dropped, len("    dropped=")),
         "workspace_size": plan.workspace_size,
         "text": wrap_bytes(plan.text),
     }

@@ -7,6 +7,7 @@ import struct
 from cudnn_bindgen.codegen.dialects.document import ScalarDocument
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.graph import SCALAR_TYPES, Scalar
+from cudnn_bindgen.codegen.text import shorten
 
 _HEX_DIGITS = {"HALF": 4, "FLOAT": 8, "BFLOAT16": 4}
 _INT_BYTES = {"INT64": 8, "INT32": 4}
@@ -26,15 +27,18 @@ def read_scalar(document: ScalarDocument, path: str) -> Scalar:
 
 
 def _problem(data_type: str, value: str | int | float) -> str:
+    got = shorten(repr(value))
     if data_type in _HEX_DIGITS:
         digits = _HEX_DIGITS[data_type]
-        expected = f"expected {digits} hex digits, the bits of a {data_type}, got {value!r}"
+        expected = f"expected {digits} hex digits, the bits of a {data_type}, got {got}"
         if not isinstance(value, str) or len(value) != digits:
             return expected
         return "" if set(value) <= set("0123456789abcdefABCDEF") else expected
     if data_type == "DOUBLE":
-        return "" if isinstance(value, (int, float)) else f"expected a number, got {value!r}"
+        # A double of any size is written with a point or an exponent; an int is at most uint64.
+        fits = isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 64)
+        return "" if fits else f"expected a number, got {got}"
     limit = 1 << (8 * _INT_BYTES[data_type] - 1)
     if isinstance(value, int) and -limit <= value < limit:
         return ""
-    return f"expected an {data_type}, got {value!r}"
+    return f"expected an {data_type}, got {got}"

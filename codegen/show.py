@@ -79,7 +79,9 @@ def _argument(argument: Argument) -> dict[str, Any]:
 def print_tables(document: dict[str, Any], source: str) -> None:
     """Print `as_document`'s result on standard output; `source` names the file."""
     # Cut to a terminal's width, but not for a pipe, where rich would assume 80 columns.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    # No emoji: a tensor may be named ":x:".
+    width = None if sys.stdout.isatty() else 200
+    console = Console(highlight=False, emoji=False, width=width)
     overrides = ", shapes can be overridden" if document["is_override_shape_enabled"] else ""
     console.print(
         f"[bold]{escape(shorten(source, 60))}[/bold]: {document['dialect']}, "
@@ -96,7 +98,8 @@ def print_tables(document: dict[str, Any], source: str) -> None:
         f"[bold]plan[/bold]: cuDNN {version // 10000}.{version // 100 % 100}.{version % 100}, "
         f"SM {plan['sm']}, {escape(shorten(plan['engine'], 80))}, {plan['bytes']} bytes"
     )
-    console.print(f"behavior notes: {', '.join(map(escape, plan['behavior_notes'])) or 'none'}")
+    notes = ", ".join(shorten(note) for note in plan["behavior_notes"])
+    console.print(f"behavior notes: {escape(notes) or 'none'}")
     console.print(
         f"workspace: {plan['frontend_workspace_size']} bytes of the frontend's, and cuDNN's own, "
         "which it tells once the plan is on a device"

@@ -8,6 +8,7 @@ table goes through ``printable`` first.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TypeAlias
 
 Value: TypeAlias = bool | int | float | str | bytes | tuple["Value", ...] | None
@@ -55,15 +56,40 @@ def wrap_bytes(value: bytes, width: int = 92) -> list[str]:
 
     Single quotes: serialized plans are JSON, full of double ones.
     """
-    lines: list[str] = []
-    line: list[str] = []
-    room = width - 3
-    for byte in value:
-        char = f"\\x{byte:02x}" if byte in b"\\'" or not 32 <= byte < 127 else chr(byte)
-        if room < len(char):
-            lines.append("b'" + "".join(line) + "'")
-            line, room = [], width - 3
-        line.append(char)
-        room -= len(char)
-    lines.append("b'" + "".join(line) + "'")
-    return lines
+    chars = (
+        f"\\x{byte:02x}" if byte in b"\\'" or not 32 <= byte < 127 else chr(byte) for byte in value
+    )
+    return [f"b'{line}'" for line in _fill(chars, width - 3)]
+
+
+def wrap_literal(value: Value, column: int, indent: int = 4, width: int = 100) -> str:
+    """Return ``literal(value),`` for a place that begins at `column` of a line.
+
+    A text or tuple that goes beyond `width` is spread over lines of its own, one level deeper than
+    `indent`; what is too long by itself (a name in a tuple) stays whole.
+    """
+    text = literal(value)
+    room = width - indent - 4
+    if column + len(text) < width:
+        return f"{text},"
+    if isinstance(value, str):
+        lines = [f'"{line}"' for line in _fill(map(quoted, value), room - 2)]
+    elif isinstance(value, tuple):
+        lines = [line.rstrip() for line in _fill((f"{literal(item)}, " for item in value), room)]
+    else:
+        return f"{text},"
+    inner = "".join(f"{' ' * indent}    {line}\n" for line in lines)
+    return f"(\n{inner}{' ' * indent}),"
+
+
+def _fill(pieces: Iterable[str], room: int) -> list[str]:
+    """Join `pieces` into as few lines of at most `room` columns as their order allows."""
+    lines: list[list[str]] = [[]]
+    left = room
+    for piece in pieces:
+        if left < len(piece) and lines[-1]:
+            lines.append([])
+            left = room
+        lines[-1].append(piece)
+        left -= len(piece)
+    return ["".join(line) for line in lines]

@@ -35,7 +35,7 @@ def decode_ubjson(data: bytes) -> Any:
         return ubjson.loadb(data, no_bytes=True)
     except ubjson.DecoderException as error:
         raise GraphFormatError(
-            f"expected a plan file, got broken UBJSON: {error}",
+            f"expected a plan file, got broken UBJSON: {error.args[0]}",
             hint="is the file truncated? write it again from graph.serialize()",
         ) from None
     except (RecursionError, MemoryError, OverflowError, ValueError, ArithmeticError):

@@ -7,13 +7,14 @@ from typing import Any
 from cudnn_bindgen.codegen.dialects.decode import check, decode_json
 from cudnn_bindgen.codegen.dialects.document import Document, PlanDocument, StructureDocument
 from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.text import shorten
 
 NAME = "structure"
 
 
 def recognise(data: bytes) -> bool:
     """JSON text: an object, which UBJSON's would-be key length tells from a plan file."""
-    head = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
+    head = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:2]
     return head[:1] == b"{" and head[1:2] in b' \t\r\n"}'
 
 
@@ -53,7 +54,8 @@ def _check_version(raw: dict[str, Any]) -> None:
         raise GraphFormatError(
             'expected "2.0", got a graph that was printed before it was lowered',
             path="$.json_version",
-            hint="call graph.validate() before printing or dumping the graph",
+            hint="call graph.validate() before printing the graph, for attention "
+            "graph.build_operation_graph(); or write graph.serialize() of a built graph",
         )
     if version is None:
         raise GraphFormatError(
@@ -62,7 +64,7 @@ def _check_version(raw: dict[str, Any]) -> None:
             hint="a graph file is written by repr(graph) or graph.serialize()",
         )
     raise GraphFormatError(
-        f'expected "2.0", got {version!r}',
+        f'expected "2.0", got {shorten(repr(version))}',
         path="$.json_version",
         hint="a newer cudnn-bindgen may read it",
     )

@@ -1,0 +1,283 @@
+"""Compiled modules and the stand-in libraries for them, shared as far as tests stay independent.
+
+Each module is compiled once a test run, by whichever worker needs it first. Each test loads copies
+of its own: nothing that one test leaves in a module can help or disturb another.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import importlib.util
+import itertools
+import random
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from cases import CASES, COUNT, GRAPHS, POISON, SPARE, Case
+from hypothesis import settings
+from standin import Standin, rounded
+
+from cudnn_bindgen.codegen.binding import Argument, bind
+from cudnn_bindgen.codegen.compile import compile_module, extension_path
+from cudnn_bindgen.codegen.output import write_files
+from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.render import render
+
+# No deadline: another worker may be compiling.
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden anew, and generated/"
+    )
+
+
+CALLER = "caller"
+"""A module that calls thd's `enqueue` without the GIL, as other people's Cython code would."""
+
+
+def caller_text() -> str:
+    """Return the source of CALLER."""
+    slots = range(len(CASES["thd"].operands))
+    return f"""# cython: language_level=3
+from cudnn_bindgen.runtime.graph cimport check_abi
+from libc.stdint cimport uintptr_t
+from thd cimport enqueue
+
+check_abi(1)
+
+
+def call(*addresses, uintptr_t workspace_ptr=0, uintptr_t stream=0, int times=1):
+    cdef uintptr_t a[{len(slots)}]
+    cdef int i
+    for i in range({len(slots)}):
+        a[i] = addresses[i]
+    with nogil:
+        for i in range(times):
+            enqueue(
+                {", ".join(f"<void*>a[{slot}]" for slot in slots)},
+                <void*>workspace_ptr, <void*>stream,
+            )
+"""
+
+
+class Operands:
+    """One set of a case's arguments: device buffers and scalars, random yet reproducible."""
+
+    def __init__(self, standin: Standin, case: Case, seed: int = 0) -> None:
+        self.case = case
+        self._random = random.Random(f"{case.name} {seed}")
+        self.addresses = {
+            # Null where it is allowed.
+            operand.uid: 0 if operand.is_empty else standin.alloc(8 * (COUNT + SPARE))
+            for operand in case.operands
+        }
+        self.fill()
+
+    def fill(self) -> None:
+        """Give each operand fresh values, and the outputs poison."""
+        self.values: dict[int, Any] = {}
+        for operand in self.case.operands:
+            self.values[operand.uid] = [
+                POISON if operand.role == "output" else self._random.uniform(-4, 4)
+                for _ in range(COUNT + SPARE)
+            ]
+            if not operand.is_empty:
+                self._buffer(operand.uid)[:] = self.values[operand.uid]
+        for argument in self.case.binding.scalars:
+            value = rounded(self._random.uniform(-100, 100), argument.data_type.lower())
+            self.values[argument.uid] = int(value) if "INT" in argument.data_type else value
+
+    @property
+    def by_uid(self) -> dict[int, Any]:
+        return {a.uid: self.addresses.get(a.uid, self.values[a.uid]) for a in self._arguments}
+
+    @property
+    def arguments(self) -> list[Any]:
+        return list(self.by_uid.values())
+
+    @property
+    def by_name(self) -> dict[str, Any]:
+        return {argument.argument: self.by_uid[argument.uid] for argument in self._arguments}
+
+    def check(self) -> None:
+        """Compare all buffers with what one call since `fill` must have left there."""
+        expected = {uid: list(self.values[uid]) for uid in self.addresses}
+        for uid, values in self.case.expected(self.values).items():
+            source, first = self.case.place_of(uid)
+            expected[source][first : first + COUNT] = values
+        self._compare(expected)
+
+    def check_untouched(self) -> None:
+        """Compare all buffers with what `fill` put there."""
+        self._compare(self.values)
+
+    def _compare(self, expected: Mapping[int, Any]) -> None:
+        for uid, address in self.addresses.items():
+            if address:
+                assert list(self._buffer(uid)) == expected[uid], f"uid {uid}"
+
+    def _buffer(self, uid: int) -> Any:
+        return (ctypes.c_double * (COUNT + SPARE)).from_address(self.addresses[uid])
+
+    @property
+    def _arguments(self) -> tuple[Argument, ...]:
+        return self.case.binding.arguments
+
+
+class Builds:
+    """Emitted and compiled modules in one folder, whose files several processes may ask for."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def path(self, module: str) -> Path:
+        """Return the compiled module, after compiling it unless that was done."""
+        with self.lock(module):
+            compiled = extension_path(self.directory, module)
+            if compiled.exists():
+                return compiled
+            return self.compile(module, self.emit(module))
+
+    def emit(self, module: str) -> dict[str, str]:
+        """Return the module's files."""
+        if module == CALLER:
+            self.path("thd")  # its .pxd
+            return {f"{CALLER}.pyx": caller_text()}
+        return render(bind(read_graph(GRAPHS[module])), module, f"{module}.plan")
+
+    def compile(self, module: str, files: dict[str, str]) -> Path:
+        write_files(self.directory, files)
+        return compile_module(self.directory / f"{module}.pyx", self.directory)
+
+    def lock(self, name: str) -> Any:
+        """Return an open file that no other process has open; to be closed."""
+        file = (self.directory / f".{name}.lock").open("w")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return file
+
+
+@pytest.fixture(scope="session")
+def builds(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Builds:
+    base = tmp_path_factory.getbasetemp()
+    directory = (base if worker_id == "master" else base.parent) / "modules"
+    directory.mkdir(exist_ok=True)
+    return Builds(directory)
+
+
+@pytest.fixture(scope="session")
+def library(builds: Builds) -> Standin:
+    return Standin.load(builds.directory / "standin")
+
+
+@pytest.fixture
+def standin(library: Standin) -> Iterator[Standin]:
+    """The stand-in libraries, with device 0 current; fails the test that leaves anything behind."""
+    from cudnn_bindgen.runtime.handle import release_handles
+    from cudnn_bindgen.runtime.workspace import release_workspaces
+
+    def live() -> dict[str, int]:
+        kinds = ("handle", "plan", "pack", "memory", "stream")
+        return {kind: library.live(kind) for kind in kinds}
+
+    library.reset()
+    before = live()
+    with library.context():
+        yield library
+    violations = library.violations()
+    library.reset()  # no failure that a test asked for may hit what follows
+    release_workspaces()
+    # A joined thread may still be on its way to hand its handles over.
+    deadline = time.monotonic() + 5
+    while True:
+        release_handles()
+        if live() == before or time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    assert live() == before, "a test left objects of the libraries behind"
+    assert violations == 0
+
+
+@pytest.fixture
+def load(standin: Standin, builds: Builds, tmp_path: Path) -> Iterator[Callable[[str], ModuleType]]:
+    """Load a copy of a module, with its static data in the state of the first import."""
+    loaded: dict[str, ModuleType] = {}
+    every: list[ModuleType] = []
+    numbers = itertools.count()
+
+    def load(name: str) -> ModuleType:
+        directory = tmp_path / f"copy{next(numbers)}"
+        directory.mkdir()
+        path = shutil.copy(builds.path(name), directory)
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = loaded[name] = module
+        spec.loader.exec_module(module)
+        every.append(module)
+        return module
+
+    yield load
+    for module in every:
+        if hasattr(module, "close"):
+            module.close()
+    for name in loaded:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def load_case(load: Callable[[str], ModuleType]) -> Callable[[str], ModuleType]:
+    """Load a copy of a case's module, with the case's plan."""
+
+    def load_case(name: str) -> ModuleType:
+        case = CASES[name]
+        module = load(case.module)
+        if not case.embedded:
+            module.load_plan(case.plan)
+        return module
+
+    return load_case
+
+
+@pytest.fixture
+def place(standin: Standin) -> Iterator[Callable[..., Operands]]:
+    """Make operands for a case; they are freed after the test."""
+    placed: list[Operands] = []
+
+    def place(case: Case | str, seed: int = 0) -> Operands:
+        operands = Operands(standin, CASES[case] if isinstance(case, str) else case, seed)
+        placed.append(operands)
+        return operands
+
+    yield place
+    for operands in placed:
+        for address in operands.addresses.values():
+            standin.free(address)
+
+
+@pytest.fixture
+def on_thread() -> Callable[..., Any]:
+    """Call a function on a new thread, which has no context, and wait for its end."""
+
+    def on_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            thread = pool.submit(threading.get_native_id).result()
+            future = pool.submit(function, *arguments)
+        # Python's join does not wait for what a thread does last, such as handing over its handles.
+        while Path(f"/proc/self/task/{thread}").exists():
+            time.sleep(0.001)
+        return future.result()
+
+    return on_thread

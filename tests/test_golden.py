@@ -1,0 +1,61 @@
+"""Case folders: ``input.json`` and what `emit` makes of it: ``expected/`` or ``stderr.txt``.
+
+A new case is a folder with an input.json and one run with ``--update-golden``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from documents import TESTS
+
+from cudnn_bindgen.cli import main
+
+GOLDEN = TESTS / "golden"
+CASES = sorted(path.name for path in GOLDEN.iterdir())
+REGENERATE = TESTS.parent / "tools" / "regenerate.py"
+HOW_TO_UPDATE = "if that is meant: python -m pytest tests/test_golden.py --update-golden"
+
+
+def emit(case: str, directory: Path) -> dict[str, str]:
+    """Emit a case and return its golden files by their path in the case's folder."""
+    result = CliRunner().invoke(main, ["emit", "input.json", "-o", str(directory / f"{case}.pyx")])
+    if result.exit_code:
+        assert result.exit_code == 2, result.output
+        assert not directory.exists()
+        return {"stderr.txt": result.stderr}
+    assert result.output == ""
+    return {f"expected/{path.name}": path.read_text() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    folder = GOLDEN / case
+    monkeypatch.chdir(folder)
+    files = emit(case, tmp_path / "emitted")
+    if request.config.getoption("--update-golden"):
+        shutil.rmtree(folder / "expected", ignore_errors=True)
+        (folder / "stderr.txt").unlink(missing_ok=True)
+        for name, text in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text)
+    golden = [path for path in folder.rglob("*") if path.is_file() and path.name != "input.json"]
+    expected = {str(path.relative_to(folder)): path.read_bytes().decode() for path in golden}
+    assert sorted(files) == sorted(expected), HOW_TO_UPDATE
+    for name, text in files.items():
+        assert text == expected[name], f"{folder / name} differs; {HOW_TO_UPDATE}"
+
+
+def test_generated_modules_are_up_to_date(request: pytest.FixtureRequest) -> None:
+    options = () if request.config.getoption("--update-golden") else ("--check",)
+    done = subprocess.run(
+        [sys.executable, str(REGENERATE), *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\ngenerated/ differs; {HOW_TO_UPDATE}"

@@ -1,0 +1,175 @@
+"""Which part may know which: docs/design.md and the order of the stages."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from documents import TESTS
+
+ROOT = TESTS.parent
+PACKAGE = "cudnn_bindgen"
+CODEGEN = sorted((ROOT / "codegen").rglob("*.py"))
+RUNTIME = sorted(
+    path for path in (ROOT / "runtime").iterdir() if path.suffix in {".py", ".pyx", ".pxd"}
+)
+TEMPLATES = sorted((ROOT / "templates").iterdir())
+
+# What each module of codegen may import of codegen: the stages in order, each seeing only what
+# stands left of it.
+BASE = {"errors", "text"}
+DIALECTS = {"dialects", "dialects.decode", "dialects.document"}
+MODEL = {"graph", "naming", "ports", "fingerprint"}
+ALLOWED = {
+    "__init__": set(),
+    "text": set(),
+    "errors": {"text"},
+    "ports": set(),
+    "naming": BASE,
+    "graph": BASE,
+    "fingerprint": {"graph"},
+    "scalar": {*BASE, "graph", "dialects.document"},
+    "read": {*BASE, *DIALECTS, "graph", "ports", "read_plan", "scalar"},
+    "read_plan": {*BASE, *DIALECTS, "graph", "scalar"},
+    "binding": {*BASE, *MODEL},
+    "render": {*BASE, "binding", "graph"},
+    "output": BASE,
+    "show": {*BASE, "binding", "graph"},
+    "compile": BASE,
+    "plan_file": {*BASE, "binding", "read"},
+    "dialects.__init__": {
+        *(BASE | {"dialects.document"}),
+        *("dialects.plan", "dialects.structure", "dialects.refused"),
+    },
+    "dialects.document": BASE,
+    "dialects.decode": BASE,
+    "dialects.plan": {*BASE, "dialects.document", "dialects.decode", "dialects.structure"},
+    "dialects.structure": {*BASE, "dialects.document", "dialects.decode"},
+    "dialects.refused": {*BASE, "dialects.document", "dialects.decode"},
+}
+
+
+def name_of(path: Path, folder: str) -> str:
+    return ".".join(path.relative_to(ROOT / folder).with_suffix("").parts)
+
+
+def python_imports(text: str) -> Iterator[str]:
+    """Yield the full name of each import, wherever in the text it stands."""
+    for item in ast.walk(ast.parse(text)):
+        if isinstance(item, ast.Import):
+            yield from (alias.name for alias in item.names)
+        elif isinstance(item, ast.ImportFrom):
+            assert item.level == 0, "imports are absolute"
+            yield from (f"{item.module}.{alias.name}" for alias in item.names)
+
+
+def cython_imports(text: str) -> Iterator[str]:
+    for match in re.finditer(
+        r"^\s*(?:from\s+([\w.]+)\s+c?import|c?import\s+([\w., ]+))", text, re.M
+    ):
+        yield from (name.strip() for name in (match[1] or match[2]).split(","))
+    for match in re.finditer(r"^\s*from\s+([\w.]+)\s+c?import\s+([\w, ]+)", text, re.M):
+        yield from (f"{match[1]}.{name.strip()}" for name in match[2].split(","))
+
+
+def imports(path: Path) -> set[str]:
+    text = path.read_text()
+    return set(python_imports(text) if path.suffix == ".py" else cython_imports(text))
+
+
+def within(names: set[str], *packages: str) -> set[str]:
+    return {n for n in names if any(n == p or n.startswith(f"{p}.") for p in packages)}
+
+
+def test_each_module_of_codegen_has_a_place_in_the_order() -> None:
+    assert sorted(name_of(path, "codegen") for path in CODEGEN) == sorted(ALLOWED)
+
+
+@pytest.mark.parametrize("path", CODEGEN, ids=lambda path: name_of(path, "codegen"))
+def test_a_stage_sees_only_earlier_stages(path: Path) -> None:
+    modules = {f"{PACKAGE}.codegen.{name.removesuffix('.__init__')}": name for name in ALLOWED}
+    seen = set()
+    for name in within(imports(path), f"{PACKAGE}.codegen"):
+        while name not in modules:
+            name = name.rpartition(".")[0]
+        seen.add(modules[name].removesuffix(".__init__"))
+    assert seen <= ALLOWED[name_of(path, "codegen")]
+
+
+def test_the_order_has_no_cycle() -> None:
+    done: set[str] = set()
+    left = {name.removesuffix(".__init__"): needs for name, needs in ALLOWED.items()}
+    while left:
+        ready = {name for name, needs in left.items() if needs <= done}
+        assert ready, f"these need each other: {sorted(left)}"
+        done |= ready
+        left = {name: needs for name, needs in left.items() if name not in ready}
+
+
+@pytest.mark.parametrize("path", CODEGEN, ids=lambda path: name_of(path, "codegen"))
+def test_codegen_never_imports_the_runtime_or_a_gpu_library(path: Path) -> None:
+    assert not within(
+        imports(path), f"{PACKAGE}.runtime", f"{PACKAGE}.cli", "cuda", "torch", "cudnn"
+    )
+
+
+@pytest.mark.parametrize(
+    ("library", "modules"),
+    [
+        ("Cython", {"compile"}),
+        ("setuptools", {"compile"}),
+        ("rich", {"show"}),
+        ("jinja2", {"render"}),
+        ("ubjson", {"dialects.decode"}),
+        ("click", set()),
+    ],
+)
+def test_a_library_is_known_in_one_place(library: str, modules: set[str]) -> None:
+    users = {name_of(path, "codegen") for path in CODEGEN if within(imports(path), library)}
+    assert users == modules
+
+
+@pytest.mark.parametrize("path", RUNTIME, ids=lambda path: path.name)
+def test_the_runtime_knows_no_graph_files_and_no_templates(path: Path) -> None:
+    found = imports(path)
+    assert not within(found, f"{PACKAGE}.codegen", f"{PACKAGE}.templates", f"{PACKAGE}.cli")
+    assert not within(found, "json", "ubjson", "msgspec", "jinja2", "click", "rich", "Cython")
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_templates_print_and_do_not_compute(path: Path) -> None:
+    text = path.read_text()
+    assert "{% set" not in text
+    for expression in re.findall(r"{{(.*?)}}", text):
+        assert re.fullmatch(r' [a-z_.]+( \| (length|join\(", "\)))? ', expression)
+    for condition in re.findall(r"{% if (.*?) %}", text):
+        assert re.fullmatch(r"(not )?[a-z_.]+", condition)
+
+
+def test_emitted_modules_import_the_runtime_and_the_reader_of_plans_only() -> None:
+    text = (ROOT / "templates" / "module.pyx.jinja").read_text()
+    found = set(re.findall(rf"from ({PACKAGE}[\w.]*) c?import", text))
+    assert {name for name in found if not name.startswith(f"{PACKAGE}.runtime.")} == {
+        f"{PACKAGE}.codegen.plan_file"
+    }
+
+
+def test_the_import_readers_see_imports() -> None:
+    assert set(python_imports("import a.b\ndef f():\n    from c import d\n")) == {"a.b", "c.d"}
+    text = (
+        "cimport a\n    import b, c\nfrom d.e cimport (\n    f,\n)\nfrom g import h\n# import no\n"
+    )
+    assert {"a", "b", "c", "d.e", "g", "g.h"} <= set(cython_imports(text))
+    assert "no" not in set(cython_imports(text))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*CODEGEN, *RUNTIME, *TEMPLATES, ROOT / "cli.py"],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_files_are_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < 300

@@ -1,0 +1,254 @@
+"""What a structure file with one thing wrong is told; accepted ones: test_read_accepted.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from documents import (
+    HALF_INFERRED,
+    STRUCTURES,
+    Document,
+    add_graph,
+    document,
+    node,
+    tensor,
+    to_json,
+)
+
+from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.read import read_graph
+
+Edit = Callable[[Document], Any]
+VALIDATE = "(call graph.validate() before dumping the graph)"
+NOT_INFERRED = (
+    "expected the shape of an operand, got []: the graph was dumped before its shapes were "
+    "inferred (call graph.validate() first, or set dim and stride of this tensor)"
+)
+
+
+def refusal(data: bytes, file: str = "F") -> str:
+    with pytest.raises(GraphFormatError) as caught:
+        read_graph(data, file)
+    return str(caught.value)
+
+
+def at(index: int, **fields: Any) -> Edit:
+    """Set fields of the tensor with this index."""
+    return lambda raw: raw["tensors"][index].update(fields)
+
+
+def node_with(**fields: Any) -> Edit:
+    return lambda raw: raw["nodes"][0].update(fields)
+
+
+def without(*path: Any) -> Edit:
+    """Delete a field."""
+
+    def edit(raw: Any) -> None:
+        for step in path[:-1]:
+            raw = raw[step]
+        del raw[path[-1]]
+
+    return edit
+
+
+def both(*edits: Edit) -> Edit:
+    return lambda raw: [edit(raw) for edit in edits]
+
+
+def more(*tensors: Document) -> Edit:
+    return lambda raw: raw["tensors"].extend(tensors)
+
+
+def value(index: int, bits: Any) -> Edit:
+    return at(1, is_pass_by_value=True, pass_by_value={"index": index, "value": bits})
+
+
+NO_IO_TYPE: Edit = lambda raw: raw["context"].update(io_data_type=None)  # noqa: E731
+
+REFUSED: dict[str, tuple[Edit, str]] = {
+    "no nodes field": (without("nodes"), '$: expected a field "nodes", got none'),
+    "no tensors field": (without("tensors"), '$: expected a field "tensors", got none'),
+    "no context": (without("context"), '$: expected a field "context", got none'),
+    "no uid": (without("tensors", 0, "uid"), '$.tensors[0]: expected a field "uid", got none'),
+    "no dim": (without("tensors", 1, "dim"), '$.tensors[1]: expected a field "dim", got none'),
+    "no tag": (without("nodes", 0, "tag"), '$.nodes[0]: expected a field "tag", got none'),
+    "uid is text": (at(0, uid="1"), "$.tensors[0].uid: expected int, got str"),
+    "uid is a float": (at(0, uid=1.5), "$.tensors[0].uid: expected int, got float"),
+    "uid is a bool": (at(0, uid=True), "$.tensors[0].uid: expected int, got bool"),
+    "dim is text": (at(0, dim="2"), "$.tensors[0].dim: expected array, got str"),
+    "stride entry": (at(0, stride=[1, None]), "$.tensors[0].stride[1]: expected int, got null"),
+    "negative dim": (at(0, dim=[2, -4]), "$.tensors[0].dim[1]: expected int >= 0"),
+    "name": (at(0, name=5), "$.tensors[0].name: expected str | null, got int"),
+    "nodes is an object": (
+        lambda raw: raw.update(nodes={}),
+        "$.nodes: expected array, got object",
+    ),
+    "node is a number": (lambda raw: raw.update(nodes=[1]), "$.nodes[0]: expected object, got int"),
+    "port": (node_with(inputs={"A": "q"}), "$.nodes[0].inputs[...]: expected int, got str"),
+    "uid over int64": (at(2, uid=2**63), f"$.tensors[2].uid: expected int <= {2**63 - 1}"),
+    "uid under int64": (at(2, uid=-(2**63) - 1), f"$.tensors[2].uid: expected int >= {-(2**63)}"),
+    "stride over int64": (
+        at(2, stride=[2**64, 1]),
+        f"$.tensors[2].stride[0]: expected int <= {2**63 - 1}",
+    ),
+    "uid twice": (
+        at(2, uid=1),
+        "$.tensors[2].uid: expected a uid of its own, got 1, the uid of $.tensors[0] too",
+    ),
+    "uid unset": (at(1, uid=-1), f"$.tensors[1].uid: expected an assigned uid, got -1 {VALIDATE}"),
+    "rank": (at(0, stride=[4]), "$.tensors[0].stride: expected 2 entries as in dim, got 1"),
+    "dangling input": (
+        node_with(inputs={"IN_0": 1, "IN_1": 9}),
+        "$.nodes[0].inputs.IN_1: expected the uid of a tensor, got 9",
+    ),
+    "dangling output": (
+        node_with(outputs={"OUT_0": 2**62}),
+        f"$.nodes[0].outputs.OUT_0: expected the uid of a tensor, got {2**62}",
+    ),
+    "dangling ragged offset": (
+        at(0, ragged_offset_uid=9),
+        "$.tensors[0].ragged_offset_uid: expected the uid of a tensor, got 9",
+    ),
+    "virtual ragged offset": (
+        both(at(0, ragged_offset_uid=9), more(tensor(9, is_virtual=True))),
+        "$.tensors[0].ragged_offset_uid: expected a tensor that a node writes, "
+        "got virtual tensor 9, which none does",
+    ),
+    "written twice": (
+        lambda raw: raw["nodes"].append(node("RELU", {"X": 1}, {"Y": 3})),
+        "$.nodes[1].outputs.Y: expected a tensor that no other port writes, got 3, "
+        "which $.nodes[0].outputs.OUT_0 writes too",
+    ),
+    "written by two ports": (
+        node_with(outputs={"OUT_0": 3, "more": 3}),
+        "$.nodes[0].outputs.more: expected a tensor that no other port writes, got 3, "
+        "which $.nodes[0].outputs.OUT_0 writes too",
+    ),
+    "virtual without producer": (
+        at(1, is_virtual=True),
+        "$.nodes[0].inputs.IN_1: expected a tensor that a node writes, "
+        "got virtual tensor 2, which none does",
+    ),
+    "no output": (
+        at(2, is_virtual=True),
+        "$.nodes: expected an output that is not virtual, got none "
+        "(call set_output(True) on what the graph computes)",
+    ),
+    "no nodes": (lambda raw: raw.update(nodes=[]), "$.nodes: expected at least one node, got none"),
+    "shape not inferred": (at(2, dim=[], stride=[]), f"$.tensors[2].dim: {NOT_INFERRED}"),
+    "shape of a tensor at no port": (
+        more(tensor(9, dim=[], stride=[])),
+        f"$.tensors[3].dim: {NOT_INFERRED}",
+    ),
+    "unknown data type": (
+        at(0, data_type="FLOAT\n8"),
+        "$.tensors[0].data_type: expected a data type such as BFLOAT16, got FLOAT\\n8",
+    ),
+    "unknown data type to inherit": (
+        both(at(0, data_type=None), lambda raw: raw["context"].update(io_data_type="HALFS")),
+        "$.context.io_data_type: expected a data type such as BFLOAT16, got HALFS",
+    ),
+    "no data type to inherit": (
+        both(at(0, data_type=None), NO_IO_TYPE),
+        "$.tensors[0].data_type: expected a data type, "
+        "got null and no context.io_data_type to inherit",
+    ),
+    "no data type at no port": (
+        both(more(tensor(9, dim=[1], stride=[1], data_type=None)), NO_IO_TYPE),
+        "$.tensors[3].data_type: expected a data type, "
+        "got null and no context.io_data_type to inherit",
+    ),
+    "alignment 0": (at(0, alignment=0), "$.tensors[0].alignment: expected int >= 1"),
+    "alignment 24": (
+        at(0, alignment=24),
+        "$.tensors[0].alignment: expected a power of two, got 24",
+    ),
+    "scalar of a type that no argument has": (
+        at(1, is_pass_by_value=True, data_type="INT8"),
+        "$.tensors[1].data_type: expected one of INT64, INT32, HALF, FLOAT, DOUBLE, BFLOAT16 "
+        "for a scalar, got INT8",
+    ),
+    "value of an operand": (
+        at(1, pass_by_value={"index": 1, "value": 3}),
+        "$.tensors[1].is_pass_by_value: expected true beside a pass_by_value, got false",
+    ),
+    "scalar index": (value(6, 0), "$.tensors[1].pass_by_value.index: expected int <= 5"),
+    "scalar bits": (
+        value(3, "3F80000"),
+        "$.tensors[1].pass_by_value.value: expected 8 hex digits, the bits of a FLOAT, "
+        "got '3F80000'",
+    ),
+    "scalar bits that int() would take": (
+        value(2, "+1_0"),
+        "$.tensors[1].pass_by_value.value: expected 4 hex digits, the bits of a HALF, got '+1_0'",
+    ),
+    "scalar bits as a number": (
+        value(5, 1.0),
+        "$.tensors[1].pass_by_value.value: expected 4 hex digits, the bits of a BFLOAT16, got 1.0",
+    ),
+    "int32 out of range": (
+        value(1, 2**31),
+        f"$.tensors[1].pass_by_value.value: expected an INT32, got {2**31}",
+    ),
+    "int64 as a float": (
+        value(0, 1.5),
+        "$.tensors[1].pass_by_value.value: expected an INT64, got 1.5",
+    ),
+    "double as text": (
+        value(4, "1.0"),
+        "$.tensors[1].pass_by_value.value: expected a number, got '1.0'",
+    ),
+    "double that no double holds": (
+        value(4, 10**400),
+        f"$.tensors[1].pass_by_value.value: expected a number, got 1{'0' * 36}...",
+    ),
+    "version 1": (
+        lambda raw: raw.update(json_version="1.0", tensors={}),
+        '$.json_version: expected "2.0", got "1.0", the format of frontend 1.26 and older '
+        "(dump the graph again with nvidia-cudnn-frontend 1.27 or newer)",
+    ),
+    "version 3": (
+        lambda raw: raw.update(json_version="3.0"),
+        "$.json_version: expected \"2.0\", got '3.0' (a newer cudnn-bindgen may read it)",
+    ),
+    "python-IR": (
+        without("json_version"),
+        '$.json_version: expected "2.0", got a graph that was printed before it was lowered '
+        "(call graph.validate() before printing the graph, for attention "
+        "graph.build_operation_graph(); or write graph.serialize() of a built graph)",
+    ),
+    "another JSON object": (
+        lambda raw: [raw.pop(key) for key in list(raw)],
+        '$: expected a field "json_version", got none '
+        "(a graph file is written by repr(graph) or graph.serialize())",
+    ),
+}
+
+
+@pytest.mark.parametrize(("edit", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_broken_structure_is_refused_with_place_and_reason(edit: Edit, message: str) -> None:
+    raw = add_graph()
+    edit(raw)
+    assert refusal(to_json(raw)) == f"F: {message}"
+
+
+@pytest.mark.parametrize("stem", HALF_INFERRED)
+def test_a_real_file_without_shapes_is_refused(stem: str) -> None:
+    (path,) = (path for path in STRUCTURES if path.stem == stem)
+    assert refusal(path.read_bytes()).endswith(NOT_INFERRED)
+
+
+def test_broken_peer_stats_are_named_by_their_place() -> None:
+    raw = document(
+        [node("BATCHNORM", {"X": 1}, {"Y": 2}, peer_stats=[tensor(7), {"uid": "x"}])],
+        [tensor(1), tensor(2)],
+    )
+    assert refusal(to_json(raw)) == "F: $.nodes[0].peer_stats[1].uid: expected int, got str"
+    raw["nodes"][0]["peer_stats"] = [tensor(1)]
+    assert refusal(to_json(raw)) == (
+        "F: $.nodes[0].peer_stats[0].uid: expected a uid of its own, got 1, "
+        "the uid of $.tensors[0] too"
+    )
