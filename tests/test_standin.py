@@ -36,7 +36,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Standin:
 @pytest.fixture
 def standin(library: Standin) -> Iterator[Standin]:
     library.reset()
-    with library.context():
+    with library.forgetting(), library.context():
         yield library
     library.reset()
 
@@ -337,6 +337,14 @@ def test_pack_errors(standin: Standin, cudnn: Cudnn, small: Small) -> None:
     assert small.output() == 1.5
 
 
+def test_an_operand_that_is_not_read_may_be_null(standin: Standin, cudnn: Cudnn) -> None:
+    handle = cudnn.handle()
+    plan = cudnn.plan(handle, plan_text(outputs=[2], other=[3]))
+    output = cudnn.array("d", [1.0])
+    assert cudnn.execute(handle, plan, cudnn.pack({2: output, 3: None})) == 0
+    assert cudnn.execute(handle, plan, cudnn.pack({2: None, 3: output})) == 2002
+
+
 def test_workspace_errors(standin: Standin, cudnn: Cudnn) -> None:
     small = Small(cudnn, workspace=512)
     assert small.execute(0) == 2002
@@ -575,6 +583,16 @@ def test_a_broken_capture_takes_no_more_work(standin: Standin, small: Small) -> 
         standin.synchronize(stream)
     assert small.execute() == 5001
     assert standin.end_capture(stream) == 901
+
+
+def test_asking_a_capturing_stream_for_its_id_breaks_the_capture(standin: Standin) -> None:
+    stream, other = standin.stream(), standin.stream()
+    standin.begin_capture(stream, CAPTURE_RELAXED)
+    assert standin.stream_id(other) != standin.stream_id(0)
+    with pytest.raises(RuntimeError, match="STREAM_CAPTURE_UNSUPPORTED"):
+        standin.stream_id(stream)
+    assert standin.end_capture(stream) == 901
+    assert standin.stream_id(stream)
 
 
 def test_the_legacy_stream_disturbs_blocking_streams(standin: Standin, small: Small) -> None:

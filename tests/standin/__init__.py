@@ -19,10 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from .graphs import LAUNCHES, GraphCalls
+
 __all__ = [
     "CAPTURE_GLOBAL",
     "CAPTURE_RELAXED",
     "CAPTURE_THREAD_LOCAL",
+    "LAUNCHES",
     "Paths",
     "Standin",
     "build",
@@ -42,6 +45,9 @@ _FLAGS = (
 )
 
 
+_LIVE = ("handle", "plan", "pack", "memory", "stream", "graph", "exec", "function")
+
+
 class Paths(NamedTuple):
     cudnn: Path
     driver: Path
@@ -55,26 +61,27 @@ def build(directory: str | os.PathLike[str]) -> Paths:
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     paths = Paths(directory / "libcudnn.so.9", directory / "libcuda.so.1")
-    _compile(_SOURCES / "cudnn.c", paths.cudnn)
-    _compile(_SOURCES / "driver.c", paths.driver)
+    _compile("cudnn text launches device", paths.cudnn)
+    _compile("driver bookkeeping streams memory work graphs execs", paths.driver)
     return paths
 
 
-def _compile(source: Path, path: Path) -> None:
-    newest = max(source.stat().st_mtime, (_SOURCES / "standin.h").stat().st_mtime)
+def _compile(names: str, path: Path) -> None:
+    sources = [_SOURCES / f"{name}.c" for name in names.split()]
+    newest = max(file.stat().st_mtime for file in (*sources, *_SOURCES.glob("*.h")))
     if path.exists() and path.stat().st_mtime >= newest:
         return
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         output = Path(scratch) / path.name
         command = [os.environ.get("CC", "gcc"), *_FLAGS, f"-Wl,-soname,{path.name}"]
-        command += [str(source), "-o", str(output), "-ldl"]
+        command += [*map(str, sources), "-o", str(output), "-ldl"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise RuntimeError(f"{source.name} does not compile:\n{done.stderr}")
+            raise RuntimeError(f"{path.name} does not compile:\n{done.stderr}")
         output.replace(path)
 
 
-class Standin:
+class Standin(GraphCalls):
     """Both libraries, loaded for the whole process, so that any later dlopen by SONAME finds them.
 
     Integers stand for streams, contexts and addresses.
@@ -119,15 +126,29 @@ class Standin:
         return self._count("calls", call)
 
     def live(self, kind: str) -> int:
-        """How many of 'handle', 'plan', 'pack', 'memory' or 'stream' exist."""
+        """How many of a kind exist.
+
+        Kinds are 'handle', 'plan', 'pack', 'memory', 'stream', 'graph', 'exec' and 'function'.
+        """
         return self._count("live", kind)
+
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """Let what the block leaves alive not count: for tests of the stand-in itself."""
+        before = {kind: self.live(kind) for kind in _LIVE}
+        try:
+            yield
+        finally:
+            for kind, count in before.items():
+                self.driver.standin_set_live(kind.encode(), ctypes.c_long(count))
 
     def violations(self, kind: str | None = None) -> int:
         """How often callers did what they must never do.
 
-        'shared': a handle on two threads at once. 'destroyed': use after destroy, or destroy while
-        in use. 'memory': device memory freed twice, used after free, overrun, or workspace of
-        another context. None: all of these. 'stale stream' is apart: the handle was last given a
+        'shared': a handle or an executable graph on two threads at once. 'destroyed': use after
+        destroy, of a plan by a graph too, or destroy while in use. 'memory': device memory freed
+        twice, used after free, overrun, or workspace of another context; in a graph also memory
+        that is not mapped. None: all of these. 'stale stream' is apart: the handle was last given a
         stream that is destroyed and whose address another stream now has.
         """
         if kind is None:
@@ -209,10 +230,14 @@ class Standin:
 
     # Streams and captures
 
-    def stream(self, *, blocking: bool = False) -> int:
-        """Create a stream in the current context."""
+    def stream(self, *, blocking: bool = False, priority: int | None = None) -> int:
+        """Create a stream in the current context; priorities reach from 0 down to -5."""
         stream = ctypes.c_void_p()
-        self._check("cuStreamCreate", ctypes.byref(stream), 0 if blocking else 1)
+        flags = 0 if blocking else 1
+        if priority is None:
+            self._check("cuStreamCreate", ctypes.byref(stream), flags)
+        else:
+            self._check("cuStreamCreateWithPriority", ctypes.byref(stream), flags, priority)
         return stream.value or 0
 
     def destroy_stream(self, stream: int) -> None:
@@ -231,9 +256,13 @@ class Standin:
         self._check("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), mode)
 
     def end_capture(self, stream: int) -> int:
-        """End the capture and return cuStreamEndCapture's status: 0, or 901 if it was disturbed."""
-        graph = ctypes.c_void_p()
-        return int(self.driver.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph)))
+        """End the capture and return cuStreamEndCapture's status: 0, or 901 if it was disturbed.
+
+        The graph is dropped; `end_capture_graph` keeps it.
+        """
+        status, graph = self.end_capture_graph(stream)
+        self.drop_graph(graph)
+        return status
 
     def is_capturing(self, stream: int) -> bool:
         state = ctypes.c_int()
@@ -281,6 +310,7 @@ def plan_text(
     count: int = 1,
     parts: Sequence[int] = (),
     other: Sequence[int] = (),
+    launch: str = "plain",
     version: int = 91900,
     sm: int = 900,
 ) -> str:
@@ -288,7 +318,8 @@ def plan_text(
 
     The lists hold uids; a scalar is (uid, 'float' | 'half' | 'bfloat16' | 'double' | 'int32' |
     'int64'). Inputs and outputs are arrays of `count` doubles, parts of `count` floats; the other
-    operands are bound, but not read. `workspace` bytes are overwritten with 0xA5.
+    operands are bound, but not read, and may be null. `workspace` bytes are overwritten with 0xA5.
+    `launch` is one of `LAUNCHES`: it never changes what a direct execution computes.
     """
     return json.dumps(
         {
@@ -302,6 +333,7 @@ def plan_text(
                 "parts": list(parts),
                 "scalars": [list(scalar) for scalar in scalars],
                 "other": list(other),
+                "launch": launch,
             },
         },
         separators=(",", ":"),

@@ -4,9 +4,8 @@
  * refused where the real library would crash or, worse, work.
  */
 #define _GNU_SOURCE
-#include "standin.h"
+#include "plan.h"
 
-#include <ctype.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -58,29 +57,7 @@ enum {
     DEFAULT_VERSION = 91900,
     ALIVE = 0x57414E44,
     DEAD = 0x44454144,
-    MAX_OPERANDS = 128,
     PACK_GRAVES = 4096, /* packs come and go with every call, so only the last dead ones are kept */
-};
-
-enum role { INPUT, OUTPUT, PART, SCALAR, OTHER };
-static const char *const role_keys[] = {"inputs", "outputs", "parts", "scalars", "other"};
-
-enum scalar { FLOAT, HALF, BFLOAT16, DOUBLE, INT32, INT64, SCALAR_COUNT };
-static const char *const scalar_names[] = {"float", "half", "bfloat16", "double", "int32", "int64"};
-
-struct operand {
-    int64_t uid;
-    enum role role;
-    enum scalar type;
-};
-
-/* What a handle, a plan and a pack begin with. */
-struct object {
-    atomic_int magic;
-    int kind; /* a descriptor type, or 0 for a handle */
-    atomic_int users; /* calls that are inside it now */
-    bool finalized;
-    struct object *next; /* in the graveyard */
 };
 
 struct handle {
@@ -88,16 +65,6 @@ struct handle {
     CUcontext context;
     CUstream stream;
     uint64_t stream_id;
-};
-
-struct plan {
-    struct object object;
-    struct handle *handle;
-    char *text;
-    int device;
-    int64_t workspace, count;
-    size_t operand_count;
-    struct operand operands[MAX_OPERANDS];
 };
 
 struct pack {
@@ -117,7 +84,7 @@ static struct object *pack_graves, **pack_graves_tail = &pack_graves;
 static int pack_grave_count;
 
 /* The driver stand-in, or NULL: found at the first call that needs it, as the real library does. */
-static const struct standin_services *driver(void)
+const struct standin_services *driver(void)
 {
     const struct standin_services *services = atomic_load(&found_driver);
     if (services == NULL) {
@@ -226,6 +193,9 @@ static void release(void *memory, size_t size)
 static void bury(struct object *object, size_t size)
 {
     atomic_store(&object->magic, DEAD);
+    if (object->kind == EXECUTION_PLAN) {
+        kill_kernels((struct plan *)object);
+    }
     if (atomic_load(&object->users) > 0) {
         driver()->violate(VIOLATION_DESTROYED);
     } else {
@@ -234,6 +204,7 @@ static void bury(struct object *object, size_t size)
             release(pack->uids, pack->uid_count * sizeof *pack->uids);
             release(pack->pointers, pack->pointer_count * sizeof *pack->pointers);
         } else if (object->kind == EXECUTION_PLAN) {
+            free_kernels((struct plan *)object);
             free(((struct plan *)object)->text);
         }
         memset((char *)object + sizeof *object, 0xDD, size - sizeof *object);
@@ -256,144 +227,7 @@ static void bury(struct object *object, size_t size)
     pthread_mutex_unlock(&graves_lock);
 }
 
-/* The text of a plan: a scanner for the flat object under "standin", tolerant about the rest */
-
-static const char *skip_space(const char *text)
-{
-    while (isspace((unsigned char)*text)) {
-        text++;
-    }
-    return text;
-}
-
-/* What stands behind the first `"key":`, or NULL. */
-static const char *find_value(const char *text, const char *key)
-{
-    char quoted[64];
-    int length = snprintf(quoted, sizeof quoted, "\"%s\"", key);
-    while ((text = strstr(text, quoted)) != NULL) {
-        text = skip_space(text + length);
-        if (*text == ':') {
-            return skip_space(text + 1);
-        }
-    }
-    return NULL;
-}
-
-static const char *scan_int(const char *text, int64_t *value)
-{
-    char *end;
-    *value = strtoll(text, &end, 10);
-    return end == text ? NULL : skip_space(end);
-}
-
-/* Each scanner returns what follows, without leading space, or NULL for text it cannot read. */
-static const char *scan_char(const char *text, char expected)
-{
-    return text != NULL && *text == expected ? skip_space(text + 1) : NULL;
-}
-
-static const char *scan_string(const char *text, char *value, size_t size)
-{
-    size_t length = 0;
-    if (*text != '"') {
-        return NULL;
-    }
-    for (text++; *text != '"'; text++) {
-        if (*text == '\0' || *text == '\\' || length + 1 >= size) {
-            return NULL;
-        }
-        value[length++] = *text;
-    }
-    value[length] = '\0';
-    return skip_space(text + 1);
-}
-
-/* `uid`, or `[uid, "type"]` for a scalar. */
-static const char *scan_operand(const char *text, struct operand *operand)
-{
-    char name[16];
-    if (operand->role != SCALAR) {
-        return scan_int(text, &operand->uid);
-    }
-    if ((text = scan_char(text, '[')) == NULL || (text = scan_int(text, &operand->uid)) == NULL ||
-        (text = scan_char(text, ',')) == NULL ||
-        (text = scan_string(text, name, sizeof name)) == NULL) {
-        return NULL;
-    }
-    for (int i = 0; i < SCALAR_COUNT; i++) {
-        if (strcmp(name, scalar_names[i]) == 0) {
-            operand->type = (enum scalar)i;
-            return scan_char(text, ']');
-        }
-    }
-    return NULL;
-}
-
-static const char *scan_operands(const char *text, enum role role, struct plan *plan)
-{
-    if ((text = scan_char(text, '[')) == NULL || *text == ']') {
-        return scan_char(text, ']');
-    }
-    for (;;) {
-        if (plan->operand_count == MAX_OPERANDS) {
-            return NULL;
-        }
-        struct operand *operand = &plan->operands[plan->operand_count++];
-        operand->role = role;
-        if ((text = scan_operand(text, operand)) == NULL || *text != ',') {
-            return scan_char(text, ']');
-        }
-        text = scan_char(text, ',');
-    }
-}
-
-static const char *scan_member(const char *text, struct plan *plan)
-{
-    char key[16];
-    if ((text = scan_string(text, key, sizeof key)) == NULL ||
-        (text = scan_char(text, ':')) == NULL) {
-        return NULL;
-    }
-    if (strcmp(key, "workspace") == 0) {
-        return scan_int(text, &plan->workspace);
-    }
-    if (strcmp(key, "count") == 0) {
-        return scan_int(text, &plan->count);
-    }
-    for (int role = INPUT; role <= OTHER; role++) {
-        if (strcmp(key, role_keys[role]) == 0) {
-            return scan_operands(text, (enum role)role, plan);
-        }
-    }
-    return NULL;
-}
-
-static bool scan_standin(const char *text, struct plan *plan)
-{
-    plan->operand_count = 0;
-    if ((text = scan_char(text, '{')) == NULL) {
-        return false;
-    }
-    while (*text != '}') {
-        if ((text = scan_member(text, plan)) == NULL) {
-            return false;
-        }
-        if (*text == ',') {
-            text = skip_space(text + 1);
-        } else if (*text != '}') {
-            return false;
-        }
-    }
-    for (size_t i = 0; i < plan->operand_count; i++) {
-        for (size_t j = 0; j < i; j++) {
-            if (plan->operands[i].uid == plan->operands[j].uid) {
-                return false;
-            }
-        }
-    }
-    return plan->workspace >= 0 && plan->count >= 0;
-}
+/* Making plans and packs */
 
 static cudnnStatus_t finalize_plan(struct plan *plan)
 {
@@ -421,6 +255,7 @@ static cudnnStatus_t finalize_plan(struct plan *plan)
     REQUIRE(value != NULL, CUDNN_STATUS_NOT_SUPPORTED, "plan: no \"standin\" in the text");
     REQUIRE(scan_standin(value, plan), CUDNN_STATUS_BAD_PARAM, "plan: cannot read \"standin\"");
     plan->device = driver()->device_of(context);
+    REQUIRE(make_kernels(plan), CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no memory");
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -439,74 +274,6 @@ static cudnnStatus_t finalize_pack(struct pack *pack)
 
 /* Execution */
 
-static double half_to_double(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31;
-    double mantissa = bits & 1023;
-    double value = exponent == 0    ? mantissa / (1 << 24)
-                   : exponent == 31 ? (mantissa == 0 ? 1.0 : 0.0) / 0.0
-                                    : (mantissa + 1024) * (double)(1u << exponent) / (1ll << 25);
-    return bits >> 15 ? -value : value;
-}
-
-static double read_scalar(const void *address, enum scalar type)
-{
-    union {
-        float f;
-        double d;
-        uint16_t u16;
-        uint32_t u32;
-        int32_t i32;
-        int64_t i64;
-    } value = {.i64 = 0};
-    static const size_t sizes[] = {4, 2, 2, 8, 4, 8};
-    memcpy(&value, address, sizes[type]);
-    switch (type) {
-    case HALF: return half_to_double(value.u16);
-    case BFLOAT16: value.u32 = (uint32_t)value.u16 << 16; return (double)value.f;
-    case DOUBLE: return value.d;
-    case INT32: return value.i32;
-    case INT64: return (double)value.i64;
-    default: return (double)value.f;
-    }
-}
-
-static double term(const struct operand *operand, int position, const void *address, int64_t i)
-{
-    switch (operand->role) {
-    case INPUT: return (double)(position + 1) * (position + 1) * ((const double *)address)[i];
-    case SCALAR: return (100 + position) * read_scalar(address, operand->type);
-    default: return (1000 + position) * (double)((const float *)address)[i];
-    }
-}
-
-/* pointers[o] belongs to operands[o]. The order of the additions is part of the contract: the tests
- * compute the same in Python and compare for equality. */
-static void compute(const struct plan *plan, void *const *pointers, void *workspace)
-{
-    static const enum role order[] = {INPUT, SCALAR, PART};
-    for (int64_t i = 0; i < plan->count; i++) {
-        double sum = 0;
-        for (size_t r = 0; r < sizeof order / sizeof *order; r++) {
-            int position = 0;
-            for (size_t o = 0; o < plan->operand_count; o++) {
-                if (plan->operands[o].role == order[r]) {
-                    sum += term(&plan->operands[o], position++, pointers[o], i);
-                }
-            }
-        }
-        int position = 0;
-        for (size_t o = 0; o < plan->operand_count; o++) {
-            if (plan->operands[o].role == OUTPUT) {
-                ((double *)pointers[o])[i] = ++position * sum;
-            }
-        }
-    }
-    if (workspace != NULL) {
-        memset(workspace, 0xA5, (size_t)plan->workspace);
-    }
-}
-
 /* Device memory that is freed, too small, or (for the workspace) of another context. */
 static cudnnStatus_t check_memory(const void *address, size_t size, CUcontext owner, int64_t uid)
 {
@@ -522,8 +289,9 @@ static cudnnStatus_t check_memory(const void *address, size_t size, CUcontext ow
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* A captured launch may have any addresses: they are looked at when the graph runs. */
 static cudnnStatus_t match_operands(const struct plan *plan, const struct pack *pack,
-                                    void **pointers)
+                                    bool captured, void **pointers)
 {
     for (size_t o = 0; o < plan->operand_count; o++) {
         const struct operand *operand = &plan->operands[o];
@@ -534,13 +302,14 @@ static cudnnStatus_t match_operands(const struct plan *plan, const struct pack *
         }
         REQUIRE(slot < pack->uid_count, CUDNN_STATUS_BAD_PARAM, "uid %jd is not bound", uid);
         void *pointer = pack->pointers[slot];
-        REQUIRE(pointer != NULL, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "uid %jd is null", uid);
+        REQUIRE(pointer != NULL || operand->role == OTHER, CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
+                "uid %jd is null", uid);
         size_t item = operand->role == PART                              ? sizeof(float)
                       : operand->role == INPUT || operand->role == OUTPUT ? sizeof(double)
                                                                           : 1;
         REQUIRE((uintptr_t)pointer % item == 0, CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER,
                 "uid %jd is not aligned to %zu bytes", uid, item);
-        if (operand->role != SCALAR) {
+        if (operand->role != SCALAR && !captured) {
             size_t size = item == 1 ? 0 : (size_t)plan->count * item;
             REQUIRE_SUCCESS(check_memory(pointer, size, NULL, operand->uid));
         }
@@ -566,32 +335,33 @@ static cudnnStatus_t execute(struct handle *handle, struct plan *plan, struct pa
             "the current context is not the handle's");
     REQUIRE(plan->device == driver()->device_of(context), CUDNN_STATUS_BAD_PARAM,
             "the plan belongs to device %d", plan->device);
-    REQUIRE_SUCCESS(match_operands(plan, pack, pointers));
+    CUstream stream = handle->stream;
+    bool captured = driver()->is_capturing(stream);
+    REQUIRE_SUCCESS(match_operands(plan, pack, captured, pointers));
     void *workspace = plan->workspace > 0 ? pack->workspace : NULL;
     REQUIRE(workspace != NULL || plan->workspace == 0, CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
             "the plan needs %jd bytes of workspace", (intmax_t)plan->workspace);
-    if (workspace != NULL) {
+    if (workspace != NULL && !captured) {
         REQUIRE_SUCCESS(check_memory(workspace, (size_t)plan->workspace, context, -1));
     }
 
     CUcontext stream_context;
     uint64_t stream_id;
-    bool captured;
-    CUstream stream = handle->stream;
     REQUIRE(driver()->identify(stream, &stream_context, &stream_id) == CUDA_SUCCESS,
             CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER, "the handle's stream was destroyed");
     if ((uintptr_t)stream > 2 && stream_id != handle->stream_id) {
         driver()->violate(VIOLATION_STALE_STREAM);
     }
-    REQUIRE(driver()->launch(stream, &captured) == CUDA_SUCCESS,
-            CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER, "the stream refuses the launch");
+    struct pieces *pieces = make_pieces(plan, pointers, workspace);
+    REQUIRE(pieces != NULL, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no memory");
     long delay = driver()->execute_delay();
     if (delay > 0) {
         nanosleep(&(struct timespec){delay / 1000000, delay % 1000000 * 1000}, NULL);
     }
-    if (!captured) {
-        compute(plan, pointers, workspace);
-    }
+    CUresult launched = submit_pieces(stream, pieces);
+    free_pieces(pieces);
+    REQUIRE(launched == CUDA_SUCCESS, CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER,
+            "the stream refuses the launch (%d)", launched);
     driver()->log("cudnnBackendExecute 0x%jx 0x%jx 0x%jx 0x%jx 0x%jx", (uintmax_t)(uintptr_t)handle,
                   (uintmax_t)(uintptr_t)plan, (uintmax_t)(uintptr_t)pack,
                   (uintmax_t)(uintptr_t)stream, (uintmax_t)(uintptr_t)pack->workspace);

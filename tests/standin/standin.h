@@ -21,6 +21,15 @@
     X(cuStreamIsCapturing) X(cuStreamBeginCapture) X(cuStreamEndCapture)                           \
     X(cuThreadExchangeStreamCaptureMode) X(cuMemAlloc) X(cuMemFree) X(cuMemcpyHtoDAsync)           \
     X(cuMemsetD8Async) X(cuStreamSynchronize) X(cuGetErrorName) X(cuGetErrorString)                \
+    X(cuStreamCreateWithPriority) X(cuStreamGetPriority) X(cuFuncGetName) X(cuKernelGetName)       \
+    X(cuFuncGetParamInfo) X(cuKernelGetParamInfo) X(cuGraphCreate) X(cuGraphDestroy)               \
+    X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphNodeGetType) X(cuGraphKernelNodeGetParams)      \
+    X(cuGraphMemsetNodeGetParams) X(cuGraphMemcpyNodeGetParams) X(cuGraphKernelNodeGetAttribute)   \
+    X(cuGraphKernelNodeCopyAttributes) X(cuGraphAddKernelNode) X(cuGraphAddMemsetNode)             \
+    X(cuGraphAddMemcpyNode) X(cuGraphAddEmptyNode) X(cuGraphAddDependencies)                       \
+    X(cuGraphInstantiateWithFlags) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy)         \
+    X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemsetNodeSetParams)                            \
+    X(cuGraphExecMemcpyNodeSetParams)                                                              \
     X(cudnnGetVersion) X(cudnnGetErrorString) X(cudnnGetLastErrorString) X(cudnnCreate)            \
     X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetStream) X(cudnnBackendCreateDescriptor)            \
     X(cudnnBackendDestroyDescriptor) X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute)       \
@@ -29,7 +38,8 @@
 #define STANDIN_CALL_ENUM(name) CALL_##name,
 enum call { STANDIN_CALLS(STANDIN_CALL_ENUM) CALL_COUNT };
 
-enum live_kind { LIVE_HANDLE, LIVE_PLAN, LIVE_PACK, LIVE_MEMORY, LIVE_STREAM, LIVE_COUNT };
+enum live_kind { LIVE_HANDLE, LIVE_PLAN, LIVE_PACK, LIVE_MEMORY, LIVE_STREAM, LIVE_GRAPH,
+                 LIVE_EXEC, LIVE_FUNCTION, LIVE_COUNT };
 
 /* What a caller must never do. All but "stale stream" count in standin_violations(NULL): cuDNN
  * tolerates an equal address, so only a test that is about it looks at that one. */
@@ -52,6 +62,10 @@ enum {
     CUDA_ERROR_INVALID_CONTEXT = 201,
     CUDA_ERROR_INVALID_HANDLE = 400,
     CUDA_ERROR_ILLEGAL_STATE = 401,
+    CUDA_ERROR_LOSSY_QUERY = 402,
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+    CUDA_ERROR_LAUNCH_FAILED = 719,
+    CUDA_ERROR_NOT_SUPPORTED = 801,
     CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
     CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
     CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
@@ -60,6 +74,44 @@ enum {
 
 /* Where the bytes [address, address + size) lie. */
 enum place { BLOCK_HOST, BLOCK_INSIDE, BLOCK_OUTSIDE, BLOCK_FREED };
+
+/* Kernels. Device code is C code that sees nothing but the grid and the parameter buffer. */
+
+struct parameter {
+    size_t offset, size;
+};
+
+struct kernel_call {
+    int variant; /* which of the functions that share this code */
+    unsigned grid, block;
+    const struct parameter *parameters;
+    size_t parameter_count;
+    const unsigned char *buffer;
+    bool replayed; /* by a graph: nobody has checked the addresses yet */
+};
+
+typedef CUresult kernel_code(const struct kernel_call *call);
+
+enum node_type {
+    NODE_KERNEL, NODE_MEMCPY, NODE_MEMSET, NODE_HOST, NODE_GRAPH, NODE_EMPTY, NODE_WAIT_EVENT,
+    NODE_RECORD_EVENT, NODE_ALLOC = 10,
+};
+
+/* One piece of a launch; the pieces come in an order in which they can run. */
+struct launch_node {
+    enum node_type type;
+    int after[2];      /* positions of those it depends on; {-1, -1}: it follows the stream */
+    bool programmatic; /* the edge from after[0] */
+    struct function *function;
+    unsigned grid, block, cluster; /* cluster 0: no such attribute */
+    bool packed;                   /* parameters are given through `extra` */
+    const unsigned char *buffer;
+    uintptr_t target; /* of a memset or memcpy */
+    unsigned value;
+    const void *source;
+    size_t size;
+    const struct exec *child;
+};
 
 struct standin_services {
     int (*enter)(enum call call);                     /* the status to fail with, or 0 */
@@ -72,8 +124,15 @@ struct standin_services {
     int (*sm_of)(CUcontext context);                  /* 900 for 9.0 */
     CUresult (*refuse_in_capture)(void);              /* 900 and broken captures, or 0 */
     CUresult (*identify)(CUstream stream, CUcontext *context, uint64_t *id);
-    CUresult (*launch)(CUstream stream, bool *captured);
+    bool (*is_capturing)(CUstream stream);
+    /* Runs the pieces now, or adds them to the graph that the stream captures. */
+    CUresult (*submit)(CUstream stream, const struct launch_node *nodes, size_t count);
+    struct function *(*make_function)(const char *name, bool is_kernel,
+                                      const struct parameter *parameters, size_t count,
+                                      kernel_code *code, int variant);
+    void (*kill_function)(struct function *function);
     enum place (*locate)(uintptr_t address, size_t size, CUcontext *context);
+    bool (*usable)(uintptr_t address, size_t size); /* mapped, not freed: if not, a violation */
     long (*execute_delay)(void);                      /* microseconds */
     void (*reset)(void);
 };
