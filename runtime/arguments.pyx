@@ -11,10 +11,12 @@ from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError
 
 
 cdef void* convert_address(object value, str argument) except? NULL:
-    """An address that is no plain int: NumPy integers and the like, never a tensor or a float."""
+    """An address that is no plain int: NumPy integers and the like, never a tensor or a flag."""
+    if isinstance(value, bool):
+        raise OperandTypeError(argument, "a device address as int", _describe(value))
     number = _integer(value, argument, "a device address as int")
     if not 0 <= number < 1 << 64:
-        raise OperandError(argument, "an address from 0 to 2**64 - 1", str(number))
+        raise OperandError(argument, "an address from 0 to 2**64 - 1", _describe(number))
     return <void*><uintptr_t><unsigned long long>number
 
 
@@ -33,9 +35,10 @@ cdef double convert_float(object value, str argument) except? -1:
 cdef int64_t convert_int(object value, str argument, int bits) except? -1:
     """A signed integer of `bits` bits."""
     number = _integer(value, argument, "an int")
-    limit = 1 << (bits - 1)
+    cdef object limit = 1  # a Python int, which a shift by 63 does not overflow
+    limit <<= bits - 1
     if not -limit <= number < limit:
-        raise OperandError(argument, f"an int of {bits} bits", str(number))
+        raise OperandError(argument, f"an int of {bits} bits", _describe(number))
     return number
 
 
@@ -91,6 +94,8 @@ cdef bint _is_array(object value):
 
 
 cdef str _describe(object value):
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an int of {value.bit_length()} bits"  # Python refuses to print the largest ones
     if isinstance(value, (int, float, str, bytes)) or value is None:
         text = repr(value)
         return text if len(text) <= 40 else f"{text[:37]}..."

@@ -2,8 +2,8 @@
 """A generated module's graph: its operands, its loaded plan, and the call.
 
 `execute_plan` is the hot path. It takes no lock and no GIL and allocates nothing but cuDNN's
-variant pack. Calls count themselves in `active`; what retires a plan first takes it out of
-`loaded`, then waits until no call is active: no plan is destroyed under a launch.
+variant pack. Calls count themselves in `calls`; what retires a plan first takes it out of
+`loaded`, then waits until the calls from before have left: no plan is destroyed under a launch.
 """
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uintptr_t
@@ -12,6 +12,7 @@ from libcpp.atomic cimport atomic
 from libcpp.mutex cimport mutex
 from libcpp.vector cimport vector
 
+from cudnn_bindgen.runtime.calls cimport Calls, enter_call, leave_call, wait_for_calls
 from cudnn_bindgen.runtime.driver cimport (
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
     CUstream, DriverApi,
@@ -28,9 +29,6 @@ from cudnn_bindgen.runtime.workspace cimport workspace_block
 from cudnn_bindgen.runtime.errors import (
     OperandError, PlanMismatchError, PlanNotLoadedError, RuntimeAbiError,
 )
-
-cdef extern from "<sched.h>" nogil:
-    int sched_yield()
 
 cdef extern from "Python.h":
     const char* PyBytes_AS_STRING(PyObject*) nogil
@@ -50,7 +48,7 @@ cdef cppclass Graph:
     vector[uintptr_t] mask       # alignment - 1, by slot
     vector[int] may_be_null      # operands without an element
     atomic[LoadedPlan*] loaded   # NULL: closed, or emitted from structure only
-    atomic[int] active           # calls that may be inside `loaded`
+    Calls calls                  # that may be inside a plan
     mutex building               # one thread creates a device's plan; held without the GIL
     void* owner                  # (module, fingerprint), for messages; kept alive by _registered
     void* operand_data           # tuple of metadata.Operand; likewise
@@ -104,28 +102,30 @@ cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) 
             return _refuse(self, slot, slots[slot])
     if <uintptr_t>workspace & (WORKSPACE_ALIGNMENT - 1):
         return _refuse(self, -1, workspace)
-    self.active.fetch_add(1)
+    cdef int side = enter_call(&self.calls)
     try:
         return _execute(self, slots, workspace, stream)
     finally:
-        self.active.fetch_sub(1)
+        leave_call(&self.calls, side)
 
 
 cdef int64_t graph_workspace_size(void* graph) except -1:
     """Bytes of workspace on the current device; creates the plan there."""
     cdef Graph* self = <Graph*>graph
+    cdef int side
     with nogil:
-        self.active.fetch_add(1)
+        side = enter_call(&self.calls)
         try:
             return _workspace_size(self)
         finally:
-            self.active.fetch_sub(1)
+            leave_call(&self.calls, side)
 
 
 cdef int replace_plan(void* graph, object plan) except -1:
     """Create the plan of `plan` (metadata.PlanParts) on the current device, then put it in place.
 
-    Raises as execute_plan does; the plan loaded before stays in place then.
+    Raises as execute_plan does; the plan loaded before stays in place then, unless it is that one
+    which cannot be destroyed.
     """
     cdef Graph* self = <Graph*>graph
     module, fingerprint = <object>self.owner
@@ -262,8 +262,7 @@ cdef int _retire(Graph* self, LoadedPlan* loaded) except -1:
     if loaded == NULL:
         return 0
     with nogil:
-        while self.active.load() != 0:
-            sched_yield()
+        wait_for_calls(&self.calls)
         result = unload(loaded, &failure)
     if result < 0:
         return raise_cudnn(failure.call, failure.status, self.owner)

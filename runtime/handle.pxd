@@ -10,6 +10,7 @@ cdef struct Handle:
     CUcontext context
     CUdevice device
     CUstream stream              # what cudnnSetStream was last given; see NO_STREAM
+    uint64_t tenancy             # another number for each thread that it belongs to
     # The runtime's workspace block that this thread used last (workspace.pyx).
     void* workspace
     size_t workspace_size

@@ -5,12 +5,16 @@ cuDNN forbids sharing a handle between threads. A handle is never destroyed at t
 or of the process: another thread may be capturing, or CUDA be gone already. A thread that ends
 leaves its handles to the next one, so there are as many as threads were inside cuDNN at once.
 """
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
+from libcpp.atomic cimport atomic
 
-from cudnn_bindgen.runtime.capture cimport relax_capture, restore_capture
+from cudnn_bindgen.runtime.capture cimport (
+    enter_context, leave_context, relax_capture, restore_capture,
+)
 from cudnn_bindgen.runtime.cudnn cimport CUDNN_STATUS_SUCCESS, CudnnApi, cudnnHandle_t
 from cudnn_bindgen.runtime.driver cimport (
-    CU_STREAM_PER_THREAD, CUcontext, CUdevice, CUstream, DriverApi,
+    CU_STREAM_PER_THREAD, CUcontext, CUDA_ERROR_NOT_INITIALIZED, CUdevice, CUstream, DriverApi,
 )
 from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
 from cudnn_bindgen.runtime.status cimport check_driver, raise_cudnn
@@ -86,6 +90,8 @@ cdef extern from * nogil:
 # No stream has this address: makes the next use_stream() call cudnnSetStream.
 cdef CUstream NO_STREAM = <CUstream><size_t>-1
 
+cdef atomic[uint64_t] _tenancies
+
 
 cdef Handle* current_handle(CUstream stream, void* owner) except NULL nogil:
     """This thread's handle for the current context.
@@ -98,7 +104,12 @@ cdef Handle* current_handle(CUstream stream, void* owner) except NULL nogil:
     cdef const DriverApi* driver = driver_api()
     cdef CUcontext context = NULL
     cdef Handle* handle = <Handle*>last_handle()
-    check_driver("cuCtxGetCurrent", driver.context_get_current(&context))
+    cdef int status = driver.context_get_current(&context)
+    if status == CUDA_ERROR_NOT_INITIALIZED:
+        # cuInit knows why, or works by now.
+        check_driver("cuInit", driver.init(0))
+        status = driver.context_get_current(&context)
+    check_driver("cuCtxGetCurrent", status)
     if handle != NULL and handle.context == context:
         return handle
     if context == NULL:
@@ -166,6 +177,9 @@ cdef Handle* _find(CUcontext context, void* owner) except NULL nogil:
     handle = <Handle*>take_idle_handle(context)
     if handle == NULL:
         handle = _create(context, owner)
+    handle.tenancy = _tenancies.fetch_add(1)
+    # It may be that of the thread before's per-thread stream.
+    handle.workspace_size = 0
     own.push_back(handle)
     return handle
 
@@ -196,14 +210,13 @@ cdef Handle* _create(CUcontext context, void* owner) except NULL nogil:
 
 cdef int _destroy(Handle* handle) except -1:
     cdef const DriverApi* driver = driver_api()
-    cdef CUcontext current = NULL
+    cdef CUcontext before
     cdef int mode, status
     with nogil:
         mode = relax_capture(driver)
-        driver.context_get_current(&current)
-        driver.context_set_current(handle.context)
+        before = enter_context(driver, handle.context)
         status = cudnn_api().destroy(handle.cudnn)
-        driver.context_set_current(current)
+        leave_context(driver, handle.context, before)
         restore_capture(driver, mode)
         free(handle)
     if status != CUDNN_STATUS_SUCCESS:

@@ -150,7 +150,7 @@ cdef int _resolve_driver() except -1:
     (<void**>&api.memory_free)[0] = _symbol(library, b"cuMemFree_v2", DRIVER)
     (<void**>&api.copy_to_device)[0] = _symbol(library, b"cuMemcpyHtoDAsync_v2", DRIVER)
     (<void**>&api.set_bytes)[0] = _symbol(library, b"cuMemsetD8Async", DRIVER)
-    # Without a GPU this fails, and so does the first real call after it, which says so.
+    # Where this fails, as without a GPU, current_handle() tries again and says so.
     api.init(0)
     _driver_ready.store(api)
     return 0

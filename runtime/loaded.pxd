@@ -31,7 +31,8 @@ cdef cppclass LoadedPlan:
     int64_t frontend_workspace
     # The variant pack: kept slots, constants, workspace parts, replacement targets, in this order.
     vector[int64_t] uids
-    vector[int] kept             # slots that cuDNN takes; empty when it takes all of them
+    bint keeps_all               # cuDNN takes every slot, and `kept` is empty
+    vector[int] kept             # else the slots that it takes
     vector[uint64_t] constants   # bits, 8 bytes each
     vector[WorkspacePart] parts
     vector[float] values         # what copying parts read, also when a captured graph is replayed

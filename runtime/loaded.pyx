@@ -49,10 +49,11 @@ cdef int _lay_out(LoadedPlan* loaded, dict slots, object parts) except -1:
     loaded.sm = parts.sm
     loaded.frontend_workspace = parts.workspace_size
     dropped = set(parts.dropped)
+    loaded.keeps_all = not dropped
     for uid, slot in slots.items():
         if uid not in dropped:
             loaded.uids.push_back(uid)
-            if dropped:
+            if not loaded.keeps_all:
                 loaded.kept.push_back(slot)
     for uid, data in parts.constants:
         bits = 0
@@ -89,7 +90,7 @@ cdef int fill_pack(
     """Write the pack's pointers, in the order of `loaded.uids`, and return their number."""
     cdef size_t i
     cdef int filled = 0
-    if loaded.kept.empty():
+    if loaded.keeps_all:
         memcpy(pack, slots, count * sizeof(void*))
         filled = count
     else:
@@ -142,9 +143,9 @@ cdef int unload(LoadedPlan* loaded, Failure* failure) noexcept nogil:
         plan = loaded.by_device[device].exchange(NULL)
         if plan != NULL and destroy_plan(plan, failure) < 0:
             result = -1
+    with gil:
+        decrement_reference(<PyObject*>loaded.text)
     if loaded.values.empty():
-        with gil:
-            decrement_reference(<PyObject*>loaded.text)
         del loaded
     # Otherwise it stays: captured CUDA graphs copy from its values at each replay.
     return result

@@ -98,11 +98,13 @@ def arguments_by_uid(
     for operand in operands:
         value = arguments.get(operand.uid, operand.default)
         if value is None:
-            got = f"uids {sorted(arguments)}"
+            got = f"uids {', '.join(map(repr, arguments))}"
             raise OperandError(operand.argument, f"an entry for uid {operand.uid}", got)
         values.append(value)
-    unknown = set(arguments) - {operand.uid for operand in operands}
+    uids = [operand.uid for operand in operands]
+    unknown = [uid for uid in arguments if uid not in uids]
     if unknown:
-        known = ", ".join(str(operand.uid) for operand in operands)
-        raise OperandError("arguments", f"uids among {known}", f"uid {min(unknown)}")
+        raise OperandError(
+            "arguments", f"uids among {', '.join(map(str, uids))}", f"uid {unknown[0]!r}"
+        )
     return values

@@ -6,7 +6,9 @@ Failures are values here (`Failure`): a caller may hold a lock that must not wai
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
-from cudnn_bindgen.runtime.capture cimport relax_capture, restore_capture
+from cudnn_bindgen.runtime.capture cimport (
+    enter_context, leave_context, relax_capture, restore_capture,
+)
 from cudnn_bindgen.runtime.cudnn cimport (
     CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
     CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
@@ -60,12 +62,10 @@ cdef Plan* create_plan(
 cdef int destroy_plan(Plan* plan, Failure* failure) noexcept nogil:
     """Destroy a plan that no call is inside of; safe while other threads capture."""
     cdef const DriverApi* driver = driver_api()
-    cdef CUcontext current = NULL
     cdef int mode = relax_capture(driver)
-    driver.context_get_current(&current)
-    driver.context_set_current(plan.context)
+    cdef CUcontext before = enter_context(driver, plan.context)
     cdef int status = cudnn_api().destroy_descriptor(plan.descriptor)
-    driver.context_set_current(current)
+    leave_context(driver, plan.context, before)
     restore_capture(driver, mode)
     free(plan)
     return 0 if _call(failure, "cudnnBackendDestroyDescriptor", status) else -1

@@ -9,10 +9,12 @@ import threading
 from libc.stdint cimport uint64_t, uintptr_t
 from libcpp.atomic cimport atomic
 
-from cudnn_bindgen.runtime.capture cimport relax_capture, restore_capture
+from cudnn_bindgen.runtime.capture cimport (
+    enter_context, leave_context, relax_capture, restore_capture,
+)
 from cudnn_bindgen.runtime.driver cimport (
-    CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD, CUcontext, CUDA_SUCCESS, CUdeviceptr,
-    DriverApi,
+    CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD, CUcontext,
+    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, CUDA_SUCCESS, CUdeviceptr, DriverApi,
 )
 from cudnn_bindgen.runtime.handle cimport Handle
 from cudnn_bindgen.runtime.library cimport driver_api
@@ -39,9 +41,12 @@ cdef void* workspace_block(Handle* handle, size_t size) except NULL nogil:
     cdef const DriverApi* driver = driver_api()
     cdef int capturing = CU_STREAM_CAPTURE_STATUS_NONE
     cdef uint64_t stream = 0
-    # An error here means that the legacy stream would join another stream's capture.
-    if driver.stream_is_capturing(handle.stream, &capturing) != CUDA_SUCCESS:
+    cdef int status = driver.stream_is_capturing(handle.stream, &capturing)
+    if status == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+        # The legacy stream would join another stream's capture.
         capturing = CU_STREAM_CAPTURE_STATUS_NONE + 1
+    else:
+        check_driver("cuStreamIsCapturing", status)
     if capturing == CU_STREAM_CAPTURE_STATUS_NONE:
         stream = _stream_id(driver, handle)
     if (
@@ -64,12 +69,13 @@ def release_workspaces():
     blocks.
     """
     with _lock:
-        blocks = [(context, address) for (context, _), (address, _) in _blocks.items()] + _retired
+        _retired.extend((context, address) for (context, _), (address, _) in _blocks.items())
         _blocks.clear()
-        _retired.clear()
         _latest.clear()
         _epoch.fetch_add(1)
-        for context, address in blocks:
+        # One by one: if a block cannot be freed, the next call frees the rest.
+        while _retired:
+            context, address = _retired.pop()
             _free(context, address)
 
 
@@ -94,7 +100,7 @@ cdef uint64_t _stream_id(const DriverApi* driver, Handle* handle) noexcept nogil
 cdef uint64_t _stream_key(Handle* handle) noexcept nogil:
     """What a capturing stream is known by. The per-thread stream is another one in each thread."""
     if <size_t>handle.stream == CU_STREAM_PER_THREAD:
-        return <uint64_t><uintptr_t>handle
+        return ~handle.tenancy  # far above all addresses
     return <uint64_t><uintptr_t>handle.stream
 
 
@@ -151,13 +157,12 @@ cdef object _take(const DriverApi* driver, size_t size):
 
 cdef int _free(uintptr_t context, uintptr_t address) except -1:
     cdef const DriverApi* driver = driver_api()
-    cdef CUcontext current = NULL
+    cdef CUcontext before
     cdef int mode, status
     with nogil:
         mode = relax_capture(driver)
-        driver.context_get_current(&current)
-        driver.context_set_current(<CUcontext>context)
+        before = enter_context(driver, <CUcontext>context)
         status = driver.memory_free(address)
-        driver.context_set_current(current)
+        leave_context(driver, <CUcontext>context, before)
         restore_capture(driver, mode)
     return check_driver("cuMemFree", status)

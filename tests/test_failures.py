@@ -1,0 +1,295 @@
+"""Calls of the libraries that fail: a typed error says which, and the next call works."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from cases import CASES
+from standin import CAPTURE_GLOBAL, Standin
+
+from cudnn_bindgen.runtime.errors import CudnnError, DriverError, PlanNotLoadedError
+from cudnn_bindgen.runtime.handle import release_handles
+from cudnn_bindgen.runtime.workspace import held_bytes, release_workspaces
+
+Load = Callable[[str], ModuleType]
+Place = Callable[..., Any]
+
+CUDNN = {
+    "cudnnCreate": "CUDNN_STATUS_NOT_INITIALIZED",
+    "cudnnSetStream": "CUDNN_STATUS_BAD_PARAM",
+    "cudnnBackendCreateDescriptor": "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+    "cudnnBackendSetAttribute": "CUDNN_STATUS_BAD_PARAM",
+    "cudnnBackendGetAttribute": "CUDNN_STATUS_NOT_SUPPORTED",
+    "cudnnBackendFinalize": "CUDNN_STATUS_NOT_SUPPORTED",
+    "cudnnBackendExecute": "CUDNN_STATUS_EXECUTION_FAILED",
+}
+STATUSES = {
+    "CUDNN_STATUS_NOT_INITIALIZED": 1001,
+    "CUDNN_STATUS_BAD_PARAM": 2000,
+    "CUDNN_STATUS_NOT_SUPPORTED": 3000,
+    "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED": 4003,
+    "CUDNN_STATUS_EXECUTION_FAILED": 5000,
+}
+DRIVER = [
+    *("cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxGetDevice", "cuStreamGetCtx", "cuInit"),
+    *("cuDeviceGet", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuStreamIsCapturing"),
+    *("cuMemAlloc", "cuMemcpyHtoDAsync", "cuMemsetD8Async"),
+]
+
+
+def capture_mode(standin: Standin) -> int:
+    """Return this thread's capture mode."""
+    mode = ctypes.c_int(CAPTURE_GLOBAL)
+    exchange = standin.driver.cuThreadExchangeStreamCaptureMode
+    exchange(ctypes.byref(mode))
+    before = mode.value
+    exchange(ctypes.byref(mode))
+    return before
+
+
+class Attempts:
+    """Executions on new threads in which one call of one function fails."""
+
+    def __init__(self, standin: Standin, load: Load, operands: Any, on_thread: Any) -> None:
+        self.standin = standin
+        self.load = load
+        self.operands = operands
+        self.on_thread = on_thread
+        self.stream = 0
+        self.is_first = True
+
+    def execute(self, call: str, nth: int, status: int) -> tuple[int, Exception | None]:
+        """Let the `nth` call of `call` fail, or none with 0; then execute twice more.
+
+        Returns how often `call` succeeded in the first of these executions, and what that raised.
+        """
+        module = self.load("parts")
+        release_handles()
+        release_workspaces()
+        result: tuple[int, Exception | None] = self.on_thread(
+            self._execute, module, call, nth, status
+        )
+        module.close()
+        return result
+
+    def _execute(
+        self, module: ModuleType, call: str, nth: int, status: int
+    ) -> tuple[int, Exception | None]:
+        operands, raised = self.operands, None
+        if not self.is_first:
+            module.execute(*operands.arguments, stream=self.stream)
+        operands.fill()
+        before = self.standin.calls(call)
+        if nth:
+            self.standin.fail(call, nth, status=status)
+        try:
+            module.execute(*operands.arguments, stream=self.stream)
+        except Exception as error:
+            raised = error
+            operands.check_untouched()
+        else:
+            operands.check()
+        made = self.standin.calls(call) - before
+        for _ in range(2):
+            operands.fill()
+            module.execute(*operands.arguments, stream=self.stream)
+            operands.check()
+        return made, raised
+
+    def fail_each(self, call: str, status: int) -> Iterator[Exception | None]:
+        """Let each of the calls that an execution makes fail once; yield what was raised."""
+        made, raised = self.execute(call, 0, status)
+        assert raised is None
+        for nth in range(1, made + 1):
+            yield self.execute(call, nth, status)[1]
+
+
+@pytest.fixture(params=["first, own stream", "first, legacy stream", "later"])
+def attempts(
+    request: pytest.FixtureRequest, standin: Standin, load: Load, place: Place, on_thread: Any
+) -> Iterator[Attempts]:
+    attempts = Attempts(standin, load, place("parts"), on_thread)
+    attempts.is_first = request.param.startswith("first")
+    if "own" in request.param:
+        attempts.stream = standin.stream()
+    yield attempts
+    if attempts.stream:
+        standin.destroy_stream(attempts.stream)
+
+
+@pytest.mark.parametrize("call", CUDNN)
+def test_executing_when_cudnn_fails(attempts: Attempts, call: str) -> None:
+    name = CUDNN[call]
+    failures = list(attempts.fail_each(call, STATUSES[name]))
+    is_needed = attempts.is_first or call.removeprefix("cudnnBackend") in (
+        *("CreateDescriptor", "SetAttribute", "Finalize", "Execute"),
+    )
+    assert bool(failures) == is_needed
+    for error in failures:
+        assert isinstance(error, CudnnError)
+        assert (error.call, error.status, error.status_name) == (call, STATUSES[name], name)
+        assert (error.module, error.fingerprint) == ("parts", CASES["parts"].binding.fingerprint)
+        for part in (call, name, "parts", error.fingerprint, "failure asked for by the test"):
+            assert part in str(error)
+
+
+@pytest.mark.parametrize("call", DRIVER)
+def test_executing_when_the_driver_fails(attempts: Attempts, call: str) -> None:
+    failures = list(attempts.fail_each(call, 2))
+    if attempts.is_first and call not in ("cuStreamGetCtx", "cuInit", "cuDeviceGet"):
+        assert failures or (attempts.stream and call == "cuDevicePrimaryCtxRetain")
+    for error in failures:
+        assert isinstance(error, DriverError), call
+        assert (error.call, error.status) == (call, 2)
+        assert str(error) == f"{call}: CUDA_ERROR_OUT_OF_MEMORY (2)"
+
+
+def test_executing_when_a_streams_id_is_unknown(attempts: Attempts) -> None:
+    failures = list(attempts.fail_each("cuStreamGetId", 2))
+    assert failures == [None]
+
+
+def test_a_status_without_a_name(load_case: Load, place: Place, standin: Standin) -> None:
+    module = load_case("thd")
+    operands = place("thd")
+    for status, also_fails in ((98765, False), (2, True)):
+        standin.fail("cuCtxGetCurrent", status=status)
+        if also_fails:
+            standin.fail("cuGetErrorName", status=1)
+        with pytest.raises(DriverError, match=rf"cuCtxGetCurrent: unknown CUresult \({status}\)"):
+            module.execute(*operands.arguments)
+    standin.fail("cudnnBackendExecute", status=98765)
+    with pytest.raises(CudnnError, match=r"CUDNN_STATUS_UNKNOWN \(98765\)"):
+        module.execute(*operands.arguments)
+    module.execute(*operands.arguments)
+    operands.check()
+
+
+def test_a_pack_that_cannot_be_destroyed(load_case: Load, place: Place, standin: Standin) -> None:
+    module = load_case("thd")
+    operands = place("thd")
+    module.execute(*operands.arguments)
+    standin.fail("cudnnBackendDestroyDescriptor", status=4000)
+    with pytest.raises(CudnnError, match="DestroyDescriptor") as caught:
+        module.execute(*operands.arguments)
+    assert caught.value.call == "cudnnBackendDestroyDescriptor"
+    pack = int(standin.log("cudnnBackendExecute")[-1].split()[3], 16)
+    assert standin.cudnn.cudnnBackendDestroyDescriptor(ctypes.c_void_p(pack)) == 0
+    operands.fill()
+    module.execute(*operands.arguments)
+    operands.check()
+
+
+def test_capture_mode_after_it_could_not_be_relaxed(
+    load_case: Load, place: Place, standin: Standin
+) -> None:
+    module = load_case("thd")
+    operands = place("thd")
+    standin.fail("cuThreadExchangeStreamCaptureMode", status=1)
+    module.execute(*operands.arguments)
+    assert capture_mode(standin) == CAPTURE_GLOBAL
+    standin.fail("cuThreadExchangeStreamCaptureMode", status=1)
+    module.close()
+    assert capture_mode(standin) == CAPTURE_GLOBAL
+    operands.check()
+
+
+# Closing and releasing
+
+
+@pytest.mark.parametrize("call", ["cuCtxGetCurrent", "cuCtxSetCurrent"])
+@pytest.mark.parametrize("what", ["close", "release_workspaces", "release_handles"])
+def test_destroying_when_the_context_cannot_be_switched(
+    load_case: Load, place: Place, standin: Standin, call: str, what: str
+) -> None:
+    module = load_case("thd")
+    operands = place("thd")
+    module.execute(*operands.arguments)
+    destroy = {"close": module.close, "release_workspaces": release_workspaces}
+    with standin.context(1) as context:
+        standin.fail(call, status=201)
+        destroy.get(what, release_handles)()
+        assert standin.current_context() == context
+
+
+def test_closing_when_cudnn_fails(load_case: Load, place: Place, standin: Standin) -> None:
+    module = load_case("thd")
+    operands = place("thd")
+    for device in (0, 1):
+        with standin.context(device):
+            assert module.workspace_size() == 4096
+    assert standin.live("plan") == 2
+    standin.fail("cudnnBackendDestroyDescriptor", status=4000)
+    with pytest.raises(CudnnError, match="cudnnBackendDestroyDescriptor"):
+        module.close()
+    assert standin.live("plan") == 1, "the other device's plan is destroyed all the same"
+    plan = int(standin.log("cudnnBackendFinalize")[0].split()[1], 16)
+    assert standin.cudnn.cudnnBackendDestroyDescriptor(ctypes.c_void_p(plan)) == 0
+    module.close()
+    with pytest.raises(PlanNotLoadedError):
+        module.execute(*operands.arguments)
+    module.load_plan()
+    module.execute(*operands.arguments)
+    operands.check()
+
+
+def test_releasing_when_memory_cannot_be_freed(
+    load_case: Load, place: Place, standin: Standin
+) -> None:
+    module = load_case("thd")
+    operands = place("thd")
+    before = standin.live("memory")
+    for device in (0, 1):
+        with standin.context(device):
+            module.execute(*operands.arguments)
+    blocks = [int(line.split()[1], 16) for line in standin.log("cuMemAlloc")[-2:]]
+    assert standin.live("memory") == before + 2
+    standin.fail("cuMemFree", status=2)
+    with pytest.raises(DriverError, match="cuMemFree: CUDA_ERROR_OUT_OF_MEMORY"):
+        release_workspaces()
+    assert held_bytes() == 0
+    release_workspaces()
+    assert standin.live("memory") == before + 1, "only the block is lost that cannot be freed"
+    freed = {int(line.split()[1], 16) for line in standin.log("cuMemFree")}
+    (lost,) = set(blocks) - freed
+    standin.free(lost)
+
+
+def test_releasing_when_a_handle_cannot_be_destroyed(
+    load_case: Load, place: Place, standin: Standin
+) -> None:
+    module = load_case("thd")
+    operands = place("thd")
+    handles = []
+    for device in (0, 1):
+        with standin.context(device):
+            module.execute(*operands.arguments)
+        handles.append(int(standin.log("cudnnCreate")[-1].split()[1], 16))
+    standin.fail("cudnnDestroy", status=4000)
+    with pytest.raises(CudnnError, match=r"^cudnnDestroy: CUDNN_STATUS_INTERNAL_ERROR") as caught:
+        release_handles()
+    assert caught.value.module == ""
+    release_handles()
+    assert standin.live("handle") == 1
+    (gone,) = [int(line.split()[1], 16) for line in standin.log("cudnnDestroy")]
+    handles.remove(gone)
+    assert standin.cudnn.cudnnDestroy(ctypes.c_void_p(handles[0])) == 0
+    module.execute(*operands.arguments)
+    operands.check()
+
+
+@pytest.mark.parametrize("name", ["thd", "parts"])
+def test_a_closed_plan_is_let_go(load: Load, standin: Standin, name: str) -> None:
+    module = load(name)
+    counts = [sys.getrefcount(module._PLAN.text)]
+    for _ in range(3):
+        module.load_plan()
+    counts.append(sys.getrefcount(module._PLAN.text))
+    module.close()
+    counts.append(sys.getrefcount(module._PLAN.text))
+    assert counts == [counts[0], counts[0], counts[0] - 1]

@@ -1,0 +1,292 @@
+"""Threads, handles, streams and devices: what is shared, and what never is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import Any
+
+import pytest
+from cases import CASES
+from standin import Standin
+
+from cudnn_bindgen.runtime.errors import PlanNotLoadedError
+
+Load = Callable[[str], ModuleType]
+Place = Callable[..., Any]
+Call = Callable[..., None]
+
+
+def at_once(count: int, function: Callable[[int], Any]) -> list[Any]:
+    """Call `function` with 0, 1 ... on threads of their own, which begin together."""
+    barrier = threading.Barrier(count)
+
+    def begin(number: int) -> Any:
+        barrier.wait()
+        return function(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(begin, range(count)))
+
+
+@pytest.fixture
+def thd(load: Load) -> ModuleType:
+    return load("thd")
+
+
+@pytest.fixture(params=["execute", "enqueue"])
+def call(request: pytest.FixtureRequest, thd: ModuleType, load: Load) -> Call:
+    """Python's way in, which holds the GIL, and Cython's, which does not."""
+    return thd.execute if request.param == "execute" else load("caller").call
+
+
+def launches(standin: Standin) -> list[list[str]]:
+    """[handle, plan, pack, stream, workspace] of each execution so far."""
+    return [line.split()[1:] for line in standin.log("cudnnBackendExecute")]
+
+
+# Threads and handles
+
+
+def test_threads_with_streams_of_their_own(call: Call, place: Place, standin: Standin) -> None:
+    count, times = 6, 40
+    operands = [place("thd", seed) for seed in range(count)]
+    streams = [standin.stream() for _ in range(count)]
+    standin.set_execute_delay(0.0002)
+
+    def work(number: int) -> None:
+        for _ in range(times):
+            operands[number].fill()
+            call(*operands[number].arguments, stream=streams[number])
+            operands[number].check()
+
+    at_once(count, work)
+    used = {(stream, workspace) for _, _, _, stream, workspace in launches(standin)}
+    assert len(used) == count, "each stream has one block of workspace"
+    assert len({workspace for _, workspace in used}) == count, "and none is another's"
+    assert len({plan for _, plan, *_ in launches(standin)}) == 1
+    assert standin.calls("cudnnBackendExecute") == count * times
+    assert standin.calls("cudnnCreate") <= count
+    assert standin.calls("cudnnSetStream") <= count * 2
+    for stream in streams:
+        standin.destroy_stream(stream)
+
+
+def test_one_handle_for_each_thread(
+    thd: ModuleType, place: Place, standin: Standin, on_thread: Callable[..., Any]
+) -> None:
+    operands = place("thd")
+    for _ in range(5):
+        operands.fill()
+        on_thread(thd.execute, *operands.arguments)
+        operands.check()
+    assert standin.calls("cudnnCreate") == 1, "the next thread takes the handle over"
+    thd.execute(*operands.arguments)
+    assert standin.calls("cudnnCreate") == 1
+    on_thread(thd.execute, *operands.arguments)
+    assert standin.calls("cudnnCreate") == 2, "this thread keeps its handle"
+    assert len({handle for handle, *_ in launches(standin)}) == 2
+
+
+def test_threads_that_come_and_go_at_once(call: Call, place: Place, standin: Standin) -> None:
+    operands = [place("thd", seed) for seed in range(4)]
+    streams = [standin.stream() for _ in range(4)]
+
+    def work(number: int) -> None:
+        operands[number].fill()
+        call(*operands[number].arguments, stream=streams[number])
+        operands[number].check()
+
+    for _ in range(10):
+        at_once(4, work)
+    # A thread may begin before the last round's have handed over.
+    assert standin.calls("cudnnCreate") <= 12
+    for stream in streams:
+        standin.destroy_stream(stream)
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_thread_without_a_context_takes_the_streams(
+    thd: ModuleType, place: Place, standin: Standin, on_thread: Callable[..., Any], device: int
+) -> None:
+    operands = place("thd")
+    with standin.context(device) as context:
+        stream = standin.stream()
+
+    def work() -> tuple[int | None, int | None]:
+        before = standin.current_context()
+        thd.execute(*operands.arguments, stream=stream)
+        return before, standin.current_context()
+
+    assert on_thread(work) == (None, context)
+    operands.check()
+    standin.destroy_stream(stream)
+
+
+@pytest.mark.parametrize("stream", [0, 1, 2])
+def test_a_thread_without_a_context_takes_device_0(
+    thd: ModuleType, place: Place, standin: Standin, on_thread: Callable[..., Any], stream: int
+) -> None:
+    operands = place("thd")
+
+    def work() -> int | None:
+        thd.execute(*operands.arguments, stream=stream)
+        return standin.current_context()
+
+    standin.set_context(standin.retain_context(1))
+    assert on_thread(work) == standin.retain_context(0)
+    operands.check()
+    assert on_thread(lambda: (thd.workspace_size(), standin.current_context())) == (
+        4096,
+        standin.retain_context(0),
+    )
+    standin.set_context(standin.retain_context(0))
+
+
+def test_the_stream_is_set_only_when_it_changes(call: Call, place: Place, standin: Standin) -> None:
+    operands = place("thd")
+    a, b = standin.stream(), standin.stream()
+    order = [a, a, b, b, b, a, 0, 0, 2, 2, a]
+    for stream in order:
+        call(*operands.arguments, stream=stream)
+    given = [int(line.split()[2], 16) for line in standin.log("cudnnSetStream")]
+    assert given == [a, b, a, 0, 2, a]
+    assert [int(stream, 16) for *_, stream, _ in launches(standin)] == order
+    standin.fail("cudnnSetStream", status=2000)
+    with pytest.raises(Exception, match="cudnnSetStream"):
+        call(*operands.arguments, stream=b)
+    call(*operands.arguments, stream=a)  # nobody knows what the failed call left there
+    assert standin.log("cudnnSetStream")[-1].split()[2] == hex(a)
+    standin.destroy_stream(a)
+    standin.destroy_stream(b)
+
+
+# Devices
+
+
+def test_two_devices_in_turn(call: Call, place: Place, standin: Standin) -> None:
+    operands = place("thd")
+    for device in (0, 1, 1, 0, 1, 0):
+        with standin.context(device):
+            operands.fill()
+            call(*operands.arguments)
+            operands.check()
+    assert standin.calls("cudnnCreate") == 2
+    assert standin.live("plan") == 2
+    seen = [(handle, plan, workspace) for handle, plan, _, _, workspace in launches(standin)]
+    assert [seen.index(item) for item in seen] == [0, 1, 1, 0, 1, 0]
+    first, second = seen[:2]
+    assert all(mine != others for mine, others in zip(first, second, strict=True))
+
+
+def test_two_contexts_of_one_device(call: Call, place: Place, standin: Standin) -> None:
+    operands = place("thd")
+    contexts = [standin.current_context(), standin.new_context(0)]
+    for number in (0, 1, 0, 1):
+        standin.set_context(contexts[number])
+        operands.fill()
+        call(*operands.arguments)
+        operands.check()
+    standin.set_context(contexts[0])
+    assert standin.calls("cudnnCreate") == 2
+    assert standin.live("plan") == 1
+    assert len({workspace for *_, workspace in launches(standin)}) == 2
+
+
+def test_devices_at_once(call: Call, place: Place, standin: Standin) -> None:
+    operands = [place("thd", seed) for seed in range(4)]
+
+    def work(number: int) -> None:
+        for turn in range(40):
+            with standin.context((number + turn // 10) % 2):
+                operands[number].fill()
+                call(*operands[number].arguments, stream=2)
+                operands[number].check()
+
+    at_once(4, work)
+    assert standin.live("plan") == 2
+    assert standin.calls("cudnnCreate") <= 8
+
+
+# Plans that come and go
+
+
+def test_eight_threads_create_one_plan(call: Call, place: Place, standin: Standin) -> None:
+    operands = [place("thd", seed) for seed in range(8)]
+    at_once(8, lambda number: call(*operands[number].arguments, stream=2))
+    for one in operands:
+        one.check()
+    # Variant packs are not logged.
+    assert len(standin.log("cudnnBackendCreateDescriptor")) == 1
+    assert standin.live("plan") == 1
+
+
+@pytest.mark.parametrize("change", ["close", "load_plan", "both"])
+def test_no_plan_is_destroyed_under_a_call(
+    thd: ModuleType, call: Call, place: Place, standin: Standin, change: str
+) -> None:
+    operands = [place("thd", seed) for seed in range(4)]
+    standin.set_execute_delay(0.001)
+    stop = threading.Event()
+
+    def work(number: int) -> list[int]:
+        if number == 0:
+            for _ in range(25):
+                if change != "load_plan":
+                    thd.close()
+                if change != "close":
+                    thd.load_plan()
+                time.sleep(0.002)
+            stop.set()
+            return []
+        outcomes = [0, 0]
+        mine = operands[number]
+        while not stop.is_set():
+            mine.fill()
+            try:
+                call(*mine.arguments, stream=2)
+            except PlanNotLoadedError:
+                mine.check_untouched()
+                outcomes[1] += 1
+            else:
+                mine.check()
+                outcomes[0] += 1
+        return outcomes
+
+    thd.load_plan()
+    _, *outcomes = at_once(4, work)
+    executed, refused = (sum(column) for column in zip(*outcomes, strict=True))
+    assert (executed > 0) or change == "close"
+    assert (refused > 0) == (change != "load_plan") or change == "both"
+    assert standin.live("plan") == (0 if change == "close" else 1)
+
+
+def test_a_plan_is_replaced_while_others_never_stop_calling(
+    thd: ModuleType, load: Load, place: Place, standin: Standin
+) -> None:
+    """Waiting for the calls inside the old plan is not waiting for a moment without calls."""
+    caller = load("caller")
+    operands = [place("thd", seed) for seed in range(4)]
+    standin.set_execute_delay(0.002)
+    running = [True] * 4
+    thd.load_plan()
+
+    def work(number: int) -> None:
+        caller.call(*operands[number].arguments, stream=2, times=800)
+        running[number] = False
+
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(work, number) for number in range(4)]
+        while standin.calls("cudnnBackendExecute") < 8:
+            time.sleep(0.001)
+        for _ in range(5):
+            thd.load_plan()
+        assert all(running)
+        thd.close()
+        for future in futures:
+            with pytest.raises(PlanNotLoadedError):
+                future.result()
+    assert CASES["thd"].workspace == 4096
