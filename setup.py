@@ -11,7 +11,14 @@ RUNTIME = Path("src/cudnn_bindgen/runtime")
 setup(
     ext_modules=cythonize(
         [
-            Extension(f"cudnn_bindgen.runtime.{source.stem}", [source.as_posix()], language="c++")
+            Extension(
+                f"cudnn_bindgen.runtime.{source.stem}",
+                [source.as_posix()],
+                language="c++",
+                include_dirs=[RUNTIME.as_posix()],
+                depends=[path.as_posix() for path in sorted(RUNTIME.glob("*.hpp"))],
+                extra_compile_args=["-std=c++17"],
+            )
             for source in sorted(RUNTIME.glob("*.pyx"))
         ],
         build_dir="build/cython",

@@ -119,6 +119,19 @@ static double now(void) {
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
+int floor_set_stream(void *handle, void *stream) { return set_stream(handle, stream); }
+
+/* One launch on any stream; what record_floor.cpp records. */
+int floor_enqueue(void *handle, descriptor_t plan, int64_t n, const int64_t *uids,
+                  void *const *pointers, void *workspace, void *stream) {
+    descriptor_t pack;
+    TRY(set_stream(handle, stream));
+    TRY(make_pack(&pack, n, uids, pointers, workspace));
+    int status = execute(handle, plan, pack);
+    TRY(destroy_descriptor(pack));
+    return status;
+}
+
 /* What a binding without a launch record has to do for each call. */
 int floor_pack_and_execute(void *handle, descriptor_t plan, int64_t n, const int64_t *uids,
                            void *const *pointers, void *workspace, int64_t iterations,

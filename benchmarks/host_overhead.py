@@ -6,11 +6,8 @@ and with the GPU idle: what is measured is how long the call takes to return, no
 
 from __future__ import annotations
 
-import ctypes
 import json
 import statistics
-import struct
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -19,102 +16,20 @@ import click
 import cudnn
 import graphs
 import torch
-import ubjson
+from floor import SYNC_EVERY, Floor, compile_floor
 from rich.console import Console
 from rich.table import Table
-
-SYNC_EVERY = 20
 
 FRONTEND_DICT = "frontend execute(dict)"
 FRONTEND_LIST = "frontend execute(list, tensor_uids=)"
 FLOOR = "C: variant pack + cudnnBackendExecute"
 EXECUTE_ONLY = "C: cudnnBackendExecute alone"
-GENERATED = "generated execute"
-ALTERNATING = "generated execute, two buffer sets in turn"
-DATA_PTR = "generated execute, data_ptr() of each tensor"
-
-
-class Floor:
-    """The calls of floor.c for one plan file, on one set of operands.
-
-    Owns everything that the C code points to.
-    """
-
-    def __init__(self, library, plan, operands, tensors, workspace, stream):
-        document = ubjson.loadb(plan)
-        self.library = library
-        self.stream = ctypes.c_void_p(stream)
-        self.handle, self.plan = ctypes.c_void_p(), ctypes.c_void_p()
-        text = document["cudnn_backend_data"].encode() + b"\0"
-        size = ctypes.c_int64()
-        out = (ctypes.byref(self.handle), ctypes.byref(self.plan), ctypes.byref(size))
-        self.check(library.floor_create_plan(text, ctypes.c_int64(len(text)), self.stream, *out))
-
-        if document["variant_pack_replacements"]:
-            raise NotImplementedError("the floor has no pointer replacements")
-        self.constants = {
-            int(uid): ctypes.create_string_buffer(_bits(value), 16)
-            for uid, value in document["pass_by_values"].items()
-        }
-        pointers = {uid: ctypes.addressof(buffer) for uid, buffer in self.constants.items()}
-        pointers |= {o.uid: tensors[o.uid].data_ptr() for o in operands if o.uid in tensors}
-        memsets = []
-        for uid, (operation, offset, values) in document["workspace_modifications"].items():
-            pointers[int(uid)] = workspace + offset
-            if operation == 0:
-                raise NotImplementedError("the floor has no copies to the workspace")
-            if operation == 1:
-                memsets.append((workspace + offset, int(values[0])))
-        bound = set(document["variant_pack_uids"])
-        pointers = {uid: pointer for uid, pointer in pointers.items() if uid in bound}
-        if bound - set(pointers):
-            raise RuntimeError(f"uids without an address: {sorted(bound - set(pointers))}")
-
-        self.count = ctypes.c_int64(len(pointers))
-        self.uids = (ctypes.c_int64 * len(pointers))(*pointers)
-        self.pointers = (ctypes.c_void_p * len(pointers))(*pointers.values())
-        self.workspace = ctypes.c_void_p(workspace + document["fe_workspace_size"])
-        self.memset_addresses = (ctypes.c_void_p * 8)(*(address for address, _ in memsets))
-        self.memset_sizes = (ctypes.c_size_t * 8)(*(size for _, size in memsets))
-        self.memset_count = len(memsets)
-
-    def time(self, function, iterations):
-        """Return the nanoseconds of each of so many calls."""
-        sets = (self.memset_count, self.memset_addresses, self.memset_sizes)
-        self.check(self.library.floor_set_memsets(*sets))
-        samples = (ctypes.c_double * iterations)()
-        what = (self.handle, self.plan, self.count, self.uids, self.pointers, self.workspace)
-        times = (ctypes.c_int64(iterations), ctypes.c_int64(SYNC_EVERY), self.stream, samples)
-        self.check(getattr(self.library, function)(*what, *times))
-        return list(samples)
-
-    def check(self, status):
-        """Raise for a status that is not success."""
-        if status:
-            raise RuntimeError(self.library.floor_error(status).decode())
-
-    def close(self):
-        """Destroy the plan."""
-        self.check(self.library.floor_destroy_plan(self.plan))
-
-
-def _bits(value):
-    # `index` says which alternative of the frontend's variant it is; floats are hex bit strings.
-    index, text = value["index"], value["value"]
-    if index in (2, 3, 5):
-        return int(text, 16).to_bytes(4 if index == 3 else 2, "little")
-    return struct.pack({0: "<q", 1: "<i", 4: "<d"}[index], text)
-
-
-def compile_floor(directory):
-    """Compile floor.c and return it as a ctypes library."""
-    target = directory / "libfloor.so"
-    source = Path(__file__).with_name("floor.c")
-    command = ["gcc", "-O2", "-shared", "-fPIC", str(source), "-o", str(target), "-ldl"]
-    subprocess.run(command, check=True)
-    library = ctypes.CDLL(str(target))
-    library.floor_error.restype = ctypes.c_char_p
-    return library
+DIRECT = "generated execute, direct"
+DIRECT_CHANGED = "generated execute, direct, every address changed"
+RECORD = "generated execute, record, unchanged"
+RECORD_CHANGED = "generated execute, record, every address changed"
+DATA_PTR = "generated execute, record, data_ptr() of each tensor"
+BARE = "C: cuGraphLaunch of the same nodes alone"
 
 
 TIMING_LOOP = """
@@ -184,25 +99,33 @@ def assert_same_bytes(name, operands, tensors, frontend, generated):
             assert same, f"{name}: {operand.argument} differs from the frontend's"
 
 
+def make_sets(operands):
+    """Return two sets of operands at different addresses, with the same scalars."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    first, second = (graphs.make_operands(operands, generator, "cuda") for _ in range(2))
+    second |= {o.uid: first[o.uid] for o in operands if o.role == "scalar" and o.uid in first}
+    return first, second
+
+
 def measure(name, module, graph, plan, library, calls, rounds):
-    """Return the samples of each path, in nanoseconds."""
+    """Return the samples of each path in nanoseconds, and figures beside them."""
     handle, operands = graphs.frontend_handle(), module.OPERANDS
     stream = torch.cuda.Stream()
     raw = stream.cuda_stream
     cudnn.set_stream(handle, raw)
-    generator = torch.Generator("cuda").manual_seed(0)
-    first, second = (graphs.make_operands(operands, generator, "cuda") for _ in range(2))
+    first, second = make_sets(operands)
     size = max(module.workspace_size(), graph.get_workspace_size(), 1)
-    workspace = torch.empty(size, dtype=torch.uint8, device="cuda")
-    address = workspace.data_ptr()
+    # Two of them: the workspace is an address that changes, too.
+    workspace, other_workspace = (
+        torch.empty(size, dtype=torch.uint8, device="cuda") for _ in range(2)
+    )
     torch.cuda.synchronize()
 
     uids = tuple(sorted(first))
     buffers = tuple(first[uid] for uid in uids)
-
-    generated = literal_call(operands, first, address, raw)
-    other = literal_call(operands, second, address, raw)
-    with_data_ptr, named = tensor_call(operands, first, address, raw)
+    generated = literal_call(operands, first, workspace.data_ptr(), raw)
+    other = literal_call(operands, second, other_workspace.data_ptr(), raw)
+    with_data_ptr, named = tensor_call(operands, first, workspace.data_ptr(), raw)
     dict_call = "graph_execute(first, workspace, handle=handle)"
     list_call = "graph_execute(buffers, workspace, handle=handle, tensor_uids=uids)"
     names = {
@@ -219,26 +142,42 @@ def measure(name, module, graph, plan, library, calls, rounds):
     def run(call):
         return lambda: eval(call, names)
 
+    module.set_launch_policy("direct")
     for call in (generated, with_data_ptr, list_call):
         assert_same_bytes(name, operands, first, run(dict_call), run(call))
-    floor = Floor(library, plan, operands, first, address, raw)
+    module.set_launch_policy("auto")
+    for _ in range(6):  # until it is recorded
+        run(generated)()
+        run(other)()
+    assert_same_bytes(name, operands, first, run(dict_call), run(generated))
+    floor = Floor(library, plan, operands, first, workspace.data_ptr(), raw)
     assert_same_bytes(
         name, operands, first, run(dict_call), lambda: floor.time("floor_pack_and_execute", 1)
     )
+    recording, reason = floor.make_record()
 
-    def in_python(*calls):
+    def in_python(policy, *calls):
         time_calls = timing_loop(calls, names)
-        return lambda iterations: time_calls(iterations, stream.synchronize)
+
+        def time_path(iterations):
+            module.set_launch_policy(policy)
+            return time_calls(iterations, stream.synchronize)
+
+        return time_path
 
     paths = {
-        FRONTEND_DICT: in_python(dict_call),
-        FRONTEND_LIST: in_python(list_call),
+        FRONTEND_DICT: in_python("auto", dict_call),
+        FRONTEND_LIST: in_python("auto", list_call),
         FLOOR: lambda n: floor.time("floor_pack_and_execute", n),
         EXECUTE_ONLY: lambda n: floor.time("floor_execute_only", n),
-        GENERATED: in_python(generated),
-        ALTERNATING: in_python(generated, other),
-        DATA_PTR: in_python(with_data_ptr),
+        DIRECT: in_python("direct", generated),
+        DIRECT_CHANGED: in_python("direct", generated, other),
+        RECORD_CHANGED: in_python("auto", generated, other),
+        RECORD: in_python("auto", generated),
+        DATA_PTR: in_python("auto", with_data_ptr),
     }
+    if not reason:
+        paths[BARE] = floor.time_bare_launch
     for path in paths.values():
         path(100)
     samples = {path: [] for path in paths}
@@ -249,11 +188,42 @@ def measure(name, module, graph, plan, library, calls, rounds):
             samples[path] += paths[path](-(-calls // rounds))
         order = order[1:] + order[:1]
     floor.close()
-    return samples
+    gpu = {
+        label: gpu_time(module, policy, [run(call) for call in chosen], stream)
+        for label, policy, chosen in (
+            ("direct", "direct", (generated, other)),
+            ("record, unchanged", "auto", (generated,)),
+            ("record, changed", "auto", (generated, other)),
+        )
+    }
+    beside = {
+        "gpu_us_back_to_back": gpu,
+        "recording_ms": round(recording * 1e3, 3),
+        "reason": reason,
+        "launch_stats": module.launch_stats(),
+    }
+    return samples, beside
+
+
+def gpu_time(module, policy, calls, stream, count=2000, repeats=5):
+    """Return the microseconds a call takes on the stream when calls follow each other at once."""
+    module.set_launch_policy(policy)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    results = []
+    for _ in range(repeats):
+        for index in range(20):
+            calls[index % len(calls)]()
+        begin.record(stream)
+        for index in range(count):
+            calls[index % len(calls)]()
+        end.record(stream)
+        stream.synchronize()
+        results.append(begin.elapsed_time(end) / count * 1e3)
+    return round(statistics.median(results), 3)
 
 
 def summarise(samples):
-    """Return medians and quantiles in microseconds, and the two ratios that count."""
+    """Return medians and quantiles in microseconds, and the ratios that count."""
     rows = {}
     for path, values in samples.items():
         deciles = statistics.quantiles(values, n=10)
@@ -263,14 +233,16 @@ def summarise(samples):
             "p90_us": round(deciles[-1] / 1e3, 3),
             "calls": len(values),
         }
-    generated = rows[GENERATED]["median_us"]
-    best = min(rows[FRONTEND_DICT]["median_us"], rows[FRONTEND_LIST]["median_us"])
+    median = {path: row["median_us"] for path, row in rows.items()}
+    best = min(median[FRONTEND_DICT], median[FRONTEND_LIST])
     ratios = {
-        "generated / floor": round(generated / rows[FLOOR]["median_us"], 3),
-        "generated / best frontend": round(generated / best, 3),
-        "alternating / floor": round(rows[ALTERNATING]["median_us"] / rows[FLOOR]["median_us"], 3),
+        "direct / floor": median[DIRECT] / median[FLOOR],
+        "record changed / floor": median[RECORD_CHANGED] / median[FLOOR],
+        "record changed / best frontend": median[RECORD_CHANGED] / best,
     }
-    return {"rows": rows, "ratios": ratios}
+    if BARE in median:
+        ratios["record unchanged / bare launch"] = median[RECORD] / median[BARE]
+    return {"rows": rows, "ratios": {what: round(ratio, 3) for what, ratio in ratios.items()}}
 
 
 def print_table(console, name, operand_count, result):
@@ -283,6 +255,8 @@ def print_table(console, name, operand_count, result):
         table.add_row(path, *cells, f"{row['median_us'] / floor:.2f}")
     console.print(table)
     console.print(", ".join(f"{what}: {value}" for what, value in result["ratios"].items()))
+    gpu = ", ".join(f"{what} {value}" for what, value in result["gpu_us_back_to_back"].items())
+    console.print(f"GPU us a call, back to back: {gpu}; recording {result['recording_ms']} ms")
 
 
 @click.command()
@@ -325,11 +299,13 @@ def main(plans, built, calls, rounds, json_path):
             module = graphs.import_module(f"bench_{name}", directory)
             try:
                 plan = path.read_bytes()
-                samples = measure(name, module, references[name], plan, library, calls, rounds)
+                samples, beside = measure(
+                    name, module, references[name], plan, library, calls, rounds
+                )
             except (AssertionError, RuntimeError, TypeError, ValueError) as error:
                 failures[name] = str(error)
                 continue
-            results[name] = summarise(samples)
+            results[name] = {**summarise(samples), **beside}
             print_table(console, name, len(module.OPERANDS), results[name])
 
     empty = statistics.median(timing_loop(["None"], {})(2000, lambda: None))

@@ -16,7 +16,8 @@ from cudnn_bindgen.runtime.arguments cimport (
     address, float32,
 )
 from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_workspace_size, register_graph, replace_plan,
+    check_abi, close_graph, execute_plan, graph_launch_path, graph_launch_stats,
+    graph_workspace_size, register_graph, replace_plan, set_graph_policy,
 )
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
@@ -106,6 +107,21 @@ def load_plan(plan=None):
 def close():
     """Wait for calls that are inside the plan, then release it on every device."""
     close_graph(_graph)
+
+
+def set_launch_policy(policy):
+    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
+    set_graph_policy(_graph, policy)
+
+
+def launch_path():
+    """How the last call was launched: "direct" or "record"."""
+    return graph_launch_path(_graph)
+
+
+def launch_stats():
+    """Counts of calls by launch path, and why a record was refused, if one was."""
+    return graph_launch_stats(_graph)
 
 
 def __getattr__(name):

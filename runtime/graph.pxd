@@ -11,3 +11,6 @@ cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) 
 cdef int64_t graph_workspace_size(void* graph) except -1
 cdef int replace_plan(void* graph, object plan) except -1
 cdef int close_graph(void* graph) except -1
+cdef int set_graph_policy(void* graph, object policy) except -1
+cdef object graph_launch_path(void* graph)
+cdef dict graph_launch_stats(void* graph)

@@ -7,28 +7,27 @@ variant pack. Calls count themselves in `calls`; what retires a plan first takes
 """
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uintptr_t
-from libc.stdlib cimport free, malloc
-from libcpp.atomic cimport atomic
-from libcpp.mutex cimport mutex
-from libcpp.vector cimport vector
 
-from cudnn_bindgen.runtime.calls cimport Calls, enter_call, leave_call, wait_for_calls
+from cudnn_bindgen.runtime.calls cimport enter_call, leave_call, wait_for_calls
 from cudnn_bindgen.runtime.driver cimport (
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
     CUstream, DriverApi,
 )
-from cudnn_bindgen.runtime.handle cimport Handle, current_handle, use_stream
+from cudnn_bindgen.runtime.handle cimport Handle, current_handle
+from cudnn_bindgen.runtime.launch cimport launch_loaded
 from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
-from cudnn_bindgen.runtime.loaded cimport (
-    MAX_DEVICES, LoadedPlan, fill_pack, load_parts, prepare_workspace, unload,
-)
-from cudnn_bindgen.runtime.plan cimport Plan, create_plan, launch_plan
+from cudnn_bindgen.runtime.loaded cimport MAX_DEVICES, LoadedPlan, load_parts, unload
+from cudnn_bindgen.runtime.plan cimport Plan, create_plan
+from cudnn_bindgen.runtime.record cimport POLICY_RECORD
+from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.status cimport Failure, check_driver, raise_cudnn
 from cudnn_bindgen.runtime.workspace cimport workspace_block
 
 from cudnn_bindgen.runtime.errors import (
     OperandError, PlanMismatchError, PlanNotLoadedError, RuntimeAbiError,
 )
+from cudnn_bindgen.runtime.metadata import SCALAR_BYTES
+from cudnn_bindgen.runtime.policy import default_policy, policy_number
 
 cdef extern from "Python.h":
     const char* PyBytes_AS_STRING(PyObject*) nogil
@@ -37,22 +36,14 @@ cdef extern from "Python.h":
 RUNTIME_ABI = 1
 
 cdef enum:
-    STACK_SLOTS = 64             # larger packs take one malloc a call
-    WORKSPACE_ALIGNMENT = 16     # bytes
+    # Bytes. cuDNN 9.19 rounds the address up to this (seen in its memset nodes): from a less
+    # aligned one it might run over the end.
+    WORKSPACE_ALIGNMENT = 128
+    # Bytes that launch records are proven for; calls with less aligned addresses go direct.
+    OPERAND_PROOF = 16
+    WORKSPACE_PROOF = 256
 
-
-# Registered once a module, never freed: a module is never unloaded.
-cdef cppclass Graph:
-    int slots
-    int operands                 # the first ones are addresses, the rest point to scalars
-    vector[uintptr_t] mask       # alignment - 1, by slot
-    vector[int] may_be_null      # operands without an element
-    atomic[LoadedPlan*] loaded   # NULL: closed, or emitted from structure only
-    Calls calls                  # that may be inside a plan
-    mutex building               # one thread creates a device's plan; held without the GIL
-    void* owner                  # (module, fingerprint), for messages; kept alive by _registered
-    void* operand_data           # tuple of metadata.Operand; likewise
-
+# Keeps alive what graphs point to.
 _registered = []
 
 
@@ -75,10 +66,15 @@ cdef void* register_graph(str module, str fingerprint, tuple operands, object pl
     graph.operand_data = <void*>operands
     graph.slots = len(operands)
     for operand in operands:
-        if operand.role != "scalar":
+        if operand.role == "scalar":
+            graph.scalar_bytes.push_back(SCALAR_BYTES[operand.data_type])
+        else:
             graph.operands += 1
+            graph.proven.push_back(OPERAND_PROOF)
         graph.mask.push_back(operand.alignment - 1)
         graph.may_be_null.push_back(0 in operand.dim)
+    graph.proven.push_back(WORKSPACE_PROOF)
+    graph.policy.store(default_policy())
     if plan is not None:
         graph.loaded.store(load_parts(module, fingerprint, operands, plan))
     return graph
@@ -147,59 +143,40 @@ cdef int close_graph(void* graph) except -1:
     return _retire(self, self.loaded.exchange(NULL))
 
 
+cdef int set_graph_policy(void* graph, object policy) except -1:
+    """Force the launch path: "auto", "direct" or "record"."""
+    (<Graph*>graph).policy.store(policy_number(policy))
+    return 0
+
+
+cdef object graph_launch_path(void* graph):
+    """How the last call was launched."""
+    return "record" if (<Graph*>graph).counts.last_path.load() == POLICY_RECORD else "direct"
+
+
+cdef dict graph_launch_stats(void* graph):
+    """Counts of the graph's calls over all threads, and why the last refused record was refused."""
+    cdef Graph* self = <Graph*>graph
+    return {
+        "direct": self.counts.direct.load(),
+        "record_unchanged": self.counts.unchanged.load(),
+        "record_patched": self.counts.patched.load(),
+        "recorded": self.counts.recorded.load(),
+        "refused": self.counts.refused.load(),
+        "reason": self.counts.reason().decode(),
+    }
+
+
 cdef int _execute(Graph* self, void** slots, void* workspace, CUstream stream) except -1 nogil:
     cdef LoadedPlan* loaded = self.loaded.load()
     if loaded == NULL:
         return _refuse_unloaded(self)
     cdef Handle* handle = current_handle(stream, self.owner)
     cdef const Plan* plan = _device_plan(self, loaded, handle)
-    use_stream(handle, stream, self.owner)
     cdef int64_t size = loaded.frontend_workspace + plan.workspace_size
     if workspace == NULL and size > 0:
-        workspace = workspace_block(handle, size)
-    if loaded.uids.size() <= STACK_SLOTS:
-        return _launch_small(self, loaded, handle, plan, slots, <char*>workspace)
-    return _launch_large(self, loaded, handle, plan, slots, <char*>workspace)
-
-
-cdef int _launch_small(
-    Graph* self, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
-    char* workspace
-) except -1 nogil:
-    cdef void* pack[STACK_SLOTS]
-    return _launch(self, loaded, handle, plan, slots, workspace, pack)
-
-
-cdef int _launch_large(
-    Graph* self, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
-    char* workspace
-) except -1 nogil:
-    cdef void** pack = <void**>malloc(loaded.uids.size() * sizeof(void*))
-    if pack == NULL:
-        with gil:
-            raise MemoryError
-    try:
-        return _launch(self, loaded, handle, plan, slots, workspace, pack)
-    finally:
-        free(pack)
-
-
-cdef int _launch(
-    Graph* self, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
-    char* workspace, void** pack
-) except -1 nogil:
-    cdef Failure failure
-    cdef int count = fill_pack(loaded, self.slots, slots, workspace, pack)
-    if not loaded.parts.empty():
-        if prepare_workspace(loaded, driver_api(), workspace, handle.stream, &failure) < 0:
-            return check_driver(failure.call, failure.status)
-    if launch_plan(
-        cudnn_api(), handle, plan, count, loaded.uids.data(), pack,
-        # cuDNN's share lies after the frontend's.
-        workspace + loaded.frontend_workspace if workspace != NULL else NULL, &failure
-    ) < 0:
-        return raise_cudnn(failure.call, failure.status, self.owner)
-    return 0
+        workspace = workspace_block(handle, stream, size)
+    return launch_loaded(self, loaded, handle, plan, slots, <char*>workspace, stream)
 
 
 cdef int64_t _workspace_size(Graph* self) except -1 nogil:

@@ -87,9 +87,6 @@ cdef extern from * nogil:
     void* take_idle_handle(void* context)
     void* take_any_idle_handle()
 
-# No stream has this address: makes the next use_stream() call cudnnSetStream.
-cdef CUstream NO_STREAM = <CUstream><size_t>-1
-
 cdef atomic[uint64_t] _tenancies
 
 
@@ -125,7 +122,7 @@ cdef int use_stream(Handle* handle, CUstream stream, void* owner) except -1 nogi
     if handle.stream == stream:
         return 0
     # If the call fails, what cuDNN has now is unknown.
-    handle.stream = NO_STREAM
+    handle.stream = no_stream()
     status = cudnn_api().set_stream(handle.cudnn, stream)
     if status != CUDNN_STATUS_SUCCESS:
         return raise_cudnn("cudnnSetStream", status, owner)
@@ -204,7 +201,7 @@ cdef Handle* _create(CUcontext context, void* owner) except NULL nogil:
     handle.cudnn = created
     handle.context = context
     handle.device = device
-    handle.stream = NO_STREAM
+    handle.stream = no_stream()
     return handle
 
 
@@ -218,6 +215,7 @@ cdef int _destroy(Handle* handle) except -1:
         status = cudnn_api().destroy(handle.cudnn)
         leave_context(driver, handle.context, before)
         restore_capture(driver, mode)
+        del handle.records
         free(handle)
     if status != CUDNN_STATUS_SUCCESS:
         raise_cudnn("cudnnDestroy", status, NULL)

@@ -4,6 +4,7 @@ from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.driver cimport CUstream, DriverApi
 from cudnn_bindgen.runtime.plan cimport Plan
+from cudnn_bindgen.runtime.record cimport PlanRecords
 from cudnn_bindgen.runtime.status cimport Failure
 
 cdef enum:
@@ -25,6 +26,7 @@ cdef struct Replacement:
 # A plan file's plan, and the execution plans made from it so far, by device ordinal. Immutable but
 # for `by_device`; owned by the graph that it is loaded into.
 cdef cppclass LoadedPlan:
+    uint64_t id                  # no other plan of the process ever has it
     void* text                   # a reference to the bytes object
     int cudnn_version
     int sm
@@ -38,6 +40,7 @@ cdef cppclass LoadedPlan:
     vector[float] values         # what copying parts read, also when a captured graph is replayed
     vector[Replacement] replacements
     atomic[Plan*] by_device[64]
+    PlanRecords records          # launch records of it, on all handles
 
 cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object parts) except NULL
 cdef int fill_pack(

@@ -7,6 +7,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
+from libcpp.atomic cimport atomic
 
 from cudnn_bindgen.runtime.driver cimport CUDA_SUCCESS, CUdeviceptr, CUstream, DriverApi
 from cudnn_bindgen.runtime.plan cimport Plan, destroy_plan
@@ -17,6 +18,8 @@ from cudnn_bindgen.runtime.errors import PlanMismatchError
 cdef extern from "Python.h":
     void increment_reference "Py_INCREF"(object)
     void decrement_reference "Py_DECREF"(PyObject*)
+
+cdef atomic[uint64_t] _next_id
 
 cdef enum:
     COPY = 0
@@ -45,6 +48,7 @@ cdef int _lay_out(LoadedPlan* loaded, dict slots, object parts) except -1:
     cdef WorkspacePart part
     cdef Replacement replacement
     cdef uint64_t bits
+    loaded.id = _next_id.fetch_add(1)
     loaded.cudnn_version = parts.cudnn_version
     loaded.sm = parts.sm
     loaded.frontend_workspace = parts.workspace_size
@@ -131,6 +135,7 @@ cdef int prepare_workspace(
                 <CUdeviceptr>(workspace + part.offset), 0, part.size, stream)
         if status != CUDA_SUCCESS:
             failure.status = status
+            failure.of_driver = True
             return -1
     return 0
 
@@ -139,6 +144,8 @@ cdef int unload(LoadedPlan* loaded, Failure* failure) noexcept nogil:
     """Destroy the execution plans on all devices and the plan itself; no call may be inside it."""
     cdef int device, result = 0
     cdef Plan* plan
+    # Records first: they launch kernels that the plans own.
+    loaded.records.empty()
     for device in range(MAX_DEVICES):
         plan = loaded.by_device[device].exchange(NULL)
         if plan != NULL and destroy_plan(plan, failure) < 0:

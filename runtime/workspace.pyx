@@ -14,7 +14,7 @@ from cudnn_bindgen.runtime.capture cimport (
 )
 from cudnn_bindgen.runtime.driver cimport (
     CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD, CUcontext,
-    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, CUDA_SUCCESS, CUdeviceptr, DriverApi,
+    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, CUDA_SUCCESS, CUdeviceptr, CUstream, DriverApi,
 )
 from cudnn_bindgen.runtime.handle cimport Handle
 from cudnn_bindgen.runtime.library cimport driver_api
@@ -33,33 +33,34 @@ _latest = {}  # (context, stream key) -> id of the stream that had this key last
 cdef atomic[uint64_t] _epoch
 
 
-cdef void* workspace_block(Handle* handle, size_t size) except NULL nogil:
-    """At least `size` bytes for the handle's stream. Raises WorkspaceError, DriverError.
+cdef void* workspace_block(Handle* handle, CUstream stream, size_t size) except NULL nogil:
+    """At least `size` bytes for `stream` in the handle's context.
 
-    While the stream is being captured it gets the block it had before, or an error.
+    While the stream is being captured it gets the block it had before. Raises WorkspaceError,
+    DriverError.
     """
     cdef const DriverApi* driver = driver_api()
     cdef int capturing = CU_STREAM_CAPTURE_STATUS_NONE
-    cdef uint64_t stream = 0
-    cdef int status = driver.stream_is_capturing(handle.stream, &capturing)
+    cdef uint64_t stream_id = 0
+    cdef int status = driver.stream_is_capturing(stream, &capturing)
     if status == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
         # The legacy stream would join another stream's capture.
         capturing = CU_STREAM_CAPTURE_STATUS_NONE + 1
     else:
         check_driver("cuStreamIsCapturing", status)
     if capturing == CU_STREAM_CAPTURE_STATUS_NONE:
-        stream = _stream_id(driver, handle)
+        stream_id = _stream_id(driver, handle, stream)
     if (
         handle.workspace_size >= size
         and handle.workspace_epoch == _epoch.load()
-        and handle.workspace_stream == handle.stream
-        and (handle.workspace_stream_id == stream or capturing != CU_STREAM_CAPTURE_STATUS_NONE)
+        and handle.workspace_stream == stream
+        and (handle.workspace_stream_id == stream_id or capturing != CU_STREAM_CAPTURE_STATUS_NONE)
     ):
         return handle.workspace
     with gil:
         if capturing != CU_STREAM_CAPTURE_STATUS_NONE:
-            return _find_captured(handle, size)
-        return _find_or_take(driver, handle, stream, size)
+            return _find_captured(handle, stream, size)
+        return _find_or_take(driver, handle, stream, stream_id, size)
 
 
 def release_workspaces():
@@ -85,62 +86,64 @@ def held_bytes():
         return sum(size for _, size in _blocks.values())
 
 
-cdef uint64_t _stream_id(const DriverApi* driver, Handle* handle) noexcept nogil:
+cdef uint64_t _stream_id(const DriverApi* driver, Handle* handle, CUstream stream) noexcept nogil:
     """An id that no other stream ever has: addresses of destroyed streams are used again.
 
     Not for a stream that is being captured: asking would invalidate the capture (H200, driver 580).
     """
-    cdef uint64_t stream = 0
+    cdef uint64_t stream_id = 0
     if driver.stream_get_id != NULL:
-        if driver.stream_get_id(handle.stream, &stream) == CUDA_SUCCESS:
-            return stream
-    return _stream_key(handle)  # CUDA before 12.0 has no ids
+        if driver.stream_get_id(stream, &stream_id) == CUDA_SUCCESS:
+            return stream_id
+    return _stream_key(handle, stream)  # CUDA before 12.0 has no ids
 
 
-cdef uint64_t _stream_key(Handle* handle) noexcept nogil:
+cdef uint64_t _stream_key(Handle* handle, CUstream stream) noexcept nogil:
     """What a capturing stream is known by. The per-thread stream is another one in each thread."""
-    if <size_t>handle.stream == CU_STREAM_PER_THREAD:
+    if <size_t>stream == CU_STREAM_PER_THREAD:
         return ~handle.tenancy  # far above all addresses
-    return <uint64_t><uintptr_t>handle.stream
+    return <uint64_t><uintptr_t>stream
 
 
 cdef void* _find_or_take(
-    const DriverApi* driver, Handle* handle, uint64_t stream, size_t size
+    const DriverApi* driver, Handle* handle, CUstream stream, uint64_t stream_id, size_t size
 ) except NULL:
     context = <uintptr_t>handle.context
     with _lock:
-        address, held = _blocks.get((context, stream), (0, 0))
+        address, held = _blocks.get((context, stream_id), (0, 0))
         if held < size:
             grown = (size + GRANULE - 1) // GRANULE * GRANULE
             taken = _take(driver, grown)
             if address:
                 _retired.append((context, address))
-            address, held = _blocks[context, stream] = (taken, grown)
-        _latest[context, _stream_key(handle)] = stream
-        _remember(handle, stream, address, held)
+            address, held = _blocks[context, stream_id] = (taken, grown)
+        _latest[context, _stream_key(handle, stream)] = stream_id
+        _remember(handle, stream, stream_id, address, held)
     return handle.workspace
 
 
-cdef void* _find_captured(Handle* handle, size_t size) except NULL:
+cdef void* _find_captured(Handle* handle, CUstream stream, size_t size) except NULL:
     context = <uintptr_t>handle.context
     with _lock:
-        stream = _latest.get((context, _stream_key(handle)))
-        address, held = _blocks.get((context, stream), (0, 0))
+        stream_id = _latest.get((context, _stream_key(handle, stream)))
+        address, held = _blocks.get((context, stream_id), (0, 0))
         if held < size:
             raise WorkspaceError(
                 f"{size} bytes of workspace are needed while the stream is being captured, and the "
                 f"runtime holds {held} for it; call once on this stream before the capture, or "
                 "pass workspace_ptr"
             )
-        _remember(handle, stream, address, held)
+        _remember(handle, stream, stream_id, address, held)
     return handle.workspace
 
 
-cdef void _remember(Handle* handle, uint64_t stream, uintptr_t address, size_t size) noexcept:
+cdef void _remember(
+    Handle* handle, CUstream stream, uint64_t stream_id, uintptr_t address, size_t size
+) noexcept:
     handle.workspace = <void*>address
     handle.workspace_size = size
-    handle.workspace_stream = handle.stream
-    handle.workspace_stream_id = stream
+    handle.workspace_stream = stream
+    handle.workspace_stream_id = stream_id
     handle.workspace_epoch = _epoch.load()
 
 

@@ -1,0 +1,133 @@
+"""The floor from Python: floor.c and record_floor.cpp compiled on the spot, called by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import subprocess
+from pathlib import Path
+
+import ubjson
+
+import cudnn_bindgen
+
+SYNC_EVERY = 20  # calls between two synchronisations, which are not timed
+
+
+class Floor:
+    """The calls of floor.c for one plan file, on one set of operands.
+
+    Owns everything that the C code points to.
+    """
+
+    def __init__(self, library, plan, operands, tensors, workspace, stream):
+        document = ubjson.loadb(plan)
+        self.library = library
+        self.stream = ctypes.c_void_p(stream)
+        self.handle, self.plan = ctypes.c_void_p(), ctypes.c_void_p()
+        text = document["cudnn_backend_data"].encode() + b"\0"
+        size = ctypes.c_int64()
+        out = (ctypes.byref(self.handle), ctypes.byref(self.plan), ctypes.byref(size))
+        self.check(library.floor_create_plan(text, ctypes.c_int64(len(text)), self.stream, *out))
+        self.needs_workspace = size.value > 0
+        self.device_uids = {o.uid for o in operands if o.role != "scalar"}
+
+        if document["variant_pack_replacements"]:
+            raise NotImplementedError("the floor has no pointer replacements")
+        self.constants = {
+            int(uid): ctypes.create_string_buffer(_bits(value), 16)
+            for uid, value in document["pass_by_values"].items()
+        }
+        pointers = {uid: ctypes.addressof(buffer) for uid, buffer in self.constants.items()}
+        pointers |= {o.uid: tensors[o.uid].data_ptr() for o in operands if o.uid in tensors}
+        memsets = []
+        for uid, (operation, offset, values) in document["workspace_modifications"].items():
+            pointers[int(uid)] = workspace + offset
+            if operation == 0:
+                raise NotImplementedError("the floor has no copies to the workspace")
+            if operation == 1:
+                memsets.append((workspace + offset, int(values[0])))
+        bound = set(document["variant_pack_uids"])
+        pointers = {uid: pointer for uid, pointer in pointers.items() if uid in bound}
+        if bound - set(pointers):
+            raise RuntimeError(f"uids without an address: {sorted(bound - set(pointers))}")
+
+        self.count = ctypes.c_int64(len(pointers))
+        self.uids = (ctypes.c_int64 * len(pointers))(*pointers)
+        self.pointers = (ctypes.c_void_p * len(pointers))(*pointers.values())
+        self.workspace = ctypes.c_void_p(workspace + document["fe_workspace_size"])
+        self.memset_addresses = (ctypes.c_void_p * 8)(*(address for address, _ in memsets))
+        self.memset_sizes = (ctypes.c_size_t * 8)(*(size for _, size in memsets))
+        self.memset_count = len(memsets)
+
+    def time(self, function, iterations):
+        """Return the nanoseconds of each of so many calls."""
+        sets = (self.memset_count, self.memset_addresses, self.memset_sizes)
+        self.check(self.library.floor_set_memsets(*sets))
+        samples = (ctypes.c_double * iterations)()
+        what = (self.handle, self.plan, self.count, self.uids, self.pointers, self.workspace)
+        times = (ctypes.c_int64(iterations), ctypes.c_int64(SYNC_EVERY), self.stream, samples)
+        self.check(getattr(self.library, function)(*what, *times))
+        return list(samples)
+
+    def make_record(self):
+        """Record the plan's launch with the runtime's own recorder; return (seconds, reason)."""
+        took = ctypes.c_double()
+        operands = [i for i, uid in enumerate(self.uids) if uid in self.device_uids]
+        reason = self.library.record_floor_make(
+            *(self.handle, self.plan, self.count, self.uids, self.pointers),
+            *(ctypes.c_int64(len(operands)), (ctypes.c_int64 * len(operands))(*operands)),
+            *(self.workspace if self.needs_workspace else None, _context(), self.stream),
+            ctypes.byref(took),
+        )
+        return took.value / 1e9, reason.decode() if reason else ""
+
+    def time_bare_launch(self, iterations):
+        """Return the nanoseconds of each of so many launches of the record, unchanged."""
+        samples = (ctypes.c_double * iterations)()
+        synchronize = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuStreamSynchronize, ctypes.c_void_p)
+        times = (ctypes.c_int64(iterations), ctypes.c_int64(SYNC_EVERY), self.stream, synchronize)
+        self.check(self.library.record_floor_launch(*times, samples))
+        return list(samples)
+
+    def check(self, status):
+        """Raise for a status that is not success."""
+        if status:
+            raise RuntimeError(self.library.floor_error(status).decode())
+
+    def close(self):
+        """Destroy the record, if there is one, and the plan."""
+        self.library.record_floor_destroy()
+        self.check(self.library.floor_destroy_plan(self.plan))
+
+
+def _bits(value):
+    # `index` says which alternative of the frontend's variant it is; floats are hex bit strings.
+    index, text = value["index"], value["value"]
+    if index in (2, 3, 5):
+        return int(text, 16).to_bytes(4 if index == 3 else 2, "little")
+    return struct.pack({0: "<q", 1: "<i", 4: "<d"}[index], text)
+
+
+def _context():
+    context = ctypes.c_void_p()
+    ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
+    return context
+
+
+def compile_floor(directory):
+    """Compile floor.c and record_floor.cpp; return them as one ctypes library."""
+    here = Path(__file__).parent
+    target, object_file = directory / "libfloor.so", directory / "floor.o"
+    runtime = Path(cudnn_bindgen.__file__).parent / "runtime"
+    options = ["-O2", "-fPIC"]
+    subprocess.run(
+        ["gcc", *options, "-c", str(here / "floor.c"), "-o", str(object_file)], check=True
+    )
+    sources = [str(here / "record_floor.cpp"), str(object_file)]
+    command = ["g++", "-std=c++17", *options, "-shared", f"-I{runtime}", *sources]
+    subprocess.run([*command, "-o", str(target), "-ldl"], check=True)
+    library = ctypes.CDLL(str(target))
+    library.floor_error.restype = ctypes.c_char_p
+    library.record_floor_make.restype = ctypes.c_char_p
+    return library

@@ -1,0 +1,95 @@
+// The limit of a launch record: cuGraphLaunch alone, of the same nodes, timed in C++.
+//
+// host_overhead.py compiles this together with floor.c; the recorder is the runtime's own.
+#include <time.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "recorder.hpp"
+
+extern "C" int floor_set_stream(void* handle, void* stream);
+extern "C" int floor_enqueue(void* handle, void* plan, int64_t n, const int64_t* uids,
+                             void* const* pointers, void* workspace, void* stream);
+
+namespace {
+
+using cudnn_bindgen::GraphDriver;
+using cudnn_bindgen::LaunchRecord;
+
+struct Work {
+    void* handle;
+    void* plan;
+    int64_t count;
+    const int64_t* uids;
+    std::vector<void*> pointers;  // scalars are host addresses and stay as they are
+    std::vector<int64_t> shifted;
+    void* workspace;
+};
+
+GraphDriver driver;
+std::unique_ptr<LaunchRecord> record;
+std::string reason;
+
+int launch(void* what, void* const* addresses, void* stream) {
+    Work work = *static_cast<Work*>(what);
+    for (size_t index = 0; index < work.shifted.size(); ++index) {
+        work.pointers[work.shifted[index]] = addresses[index];
+    }
+    void* workspace = work.workspace ? addresses[work.shifted.size()] : nullptr;
+    return floor_enqueue(work.handle, work.plan, work.count, work.uids, work.pointers.data(),
+                         workspace, stream);
+}
+
+double now() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1e9 + time.tv_nsec;
+}
+
+}  // namespace
+
+// Records the plan; `operands` are the positions in `pointers` that hold device addresses. Returns
+// null or why it cannot be recorded; `ns_out` is what recording took.
+extern "C" const char* record_floor_make(void* handle, void* plan, int64_t count,
+                                         const int64_t* uids, void* const* pointers,
+                                         int64_t operand_count, const int64_t* operands,
+                                         void* workspace, void* context, void* stream,
+                                         double* ns_out) {
+    if (driver.resolve(dlopen("libcuda.so.1", RTLD_NOW))) return "the driver is too old";
+    Work work{handle, plan, count, uids, {pointers, pointers + count},
+              {operands, operands + operand_count}, workspace};
+    std::vector<void*> addresses;
+    for (int64_t index = 0; index < operand_count; ++index) {
+        addresses.push_back(pointers[operands[index]]);
+    }
+    std::vector<uint64_t> alignments(addresses.size(), 16);
+    if (workspace) {
+        addresses.push_back(workspace);
+        alignments.push_back(256);
+    }
+    record.reset();
+    const double begin = now();
+    reason = cudnn_bindgen::record_launch(driver, context, launch, &work, addresses.data(),
+                                          alignments.data(), addresses.size(), stream, record);
+    *ns_out = now() - begin;
+    // The stream that captured is gone.
+    if (floor_set_stream(handle, stream)) return "cudnnSetStream failed";
+    return reason.empty() ? nullptr : reason.c_str();
+}
+
+// Times cuGraphLaunch of the record, nothing else; returns the first CUresult that is no success.
+extern "C" int record_floor_launch(int64_t iterations, int64_t sync_every, void* stream,
+                                   int (*synchronize)(void*), double* ns_out) {
+    for (int64_t index = 0; index < iterations; ++index) {
+        const double begin = now();
+        const int status = driver.launch(record->executable(), stream);
+        ns_out[index] = now() - begin;
+        if (status) return status;
+        if ((index + 1) % sync_every == 0) synchronize(stream);
+    }
+    return synchronize(stream);
+}
+
+extern "C" void record_floor_destroy() { record.reset(); }

@@ -1,0 +1,10 @@
+from cudnn_bindgen.runtime.driver cimport CUstream
+from cudnn_bindgen.runtime.handle cimport Handle
+from cudnn_bindgen.runtime.loaded cimport LoadedPlan
+from cudnn_bindgen.runtime.plan cimport Plan
+from cudnn_bindgen.runtime.registered cimport Graph
+
+cdef int launch_loaded(
+    Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
+    char* workspace, CUstream stream
+) except -1 nogil

@@ -1,0 +1,144 @@
+# cython: language_level=3, freethreading_compatible=True
+"""One launch of a loaded plan: through its launch record, or direct."""
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from cudnn_bindgen.runtime.cudnn cimport CUDNN_STATUS_SUCCESS
+from cudnn_bindgen.runtime.driver cimport CUstream
+from cudnn_bindgen.runtime.handle cimport Handle, no_stream, use_stream
+from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
+from cudnn_bindgen.runtime.loaded cimport LoadedPlan, fill_pack, prepare_workspace
+from cudnn_bindgen.runtime.plan cimport Plan, launch_plan
+from cudnn_bindgen.runtime.record cimport POLICY_DIRECT, RecordedCall, launch_recorded
+from cudnn_bindgen.runtime.registered cimport Graph
+from cudnn_bindgen.runtime.status cimport Failure, check_driver, raise_cudnn
+
+cdef enum:
+    STACK_SLOTS = 64             # a larger graph takes one malloc a call
+
+
+# One call and the memory that it assembles in; lives on its stack.
+cdef struct Call:
+    Graph* graph
+    LoadedPlan* loaded
+    Handle* handle
+    const Plan* plan
+    void** slots
+    char* workspace
+    bint has_workspace           # whether the plan uses any
+    void** pack                  # room for the variant pack
+    void** addresses             # room for the operands and the workspace
+    char* scalars                # room for 8 bytes a scalar
+
+
+cdef int launch_loaded(
+    Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
+    char* workspace, CUstream stream
+) except -1 nogil:
+    """Enqueue the plan once on `stream`. Raises CudnnError, DriverError."""
+    cdef void* memory[3 * STACK_SLOTS]
+    cdef void** room = memory
+    cdef size_t slots_needed = max(loaded.uids.size(), <size_t>graph.slots + 1)
+    if slots_needed > STACK_SLOTS:
+        room = <void**>malloc(3 * slots_needed * sizeof(void*))
+        if room == NULL:
+            with gil:
+                raise MemoryError
+    else:
+        slots_needed = STACK_SLOTS
+    cdef Call call
+    call.graph = graph
+    call.loaded = loaded
+    call.handle = handle
+    call.plan = plan
+    call.slots = slots
+    call.workspace = workspace
+    call.has_workspace = loaded.frontend_workspace + plan.workspace_size > 0
+    call.pack = room
+    call.addresses = room + slots_needed
+    call.scalars = <char*>(room + 2 * slots_needed)
+    try:
+        if graph.policy.load() != POLICY_DIRECT and _launch_recorded(&call, stream):
+            return 0
+        use_stream(handle, stream, graph.owner)
+        return _launch_direct(&call)
+    finally:
+        if room != memory:
+            free(room)
+
+
+cdef int _launch_direct(Call* call) except -1 nogil:
+    cdef Failure failure
+    failure.of_driver = False
+    if _enqueue(call, call.slots, call.workspace, call.handle.stream, &failure) < 0:
+        if failure.of_driver:
+            return check_driver(failure.call, failure.status)
+        return raise_cudnn(failure.call, failure.status, call.graph.owner)
+    call.graph.counts.direct.fetch_add(1)
+    call.graph.counts.last_path.store(POLICY_DIRECT)
+    return 0
+
+
+cdef int _enqueue(
+    Call* call, void** slots, char* workspace, CUstream stream, Failure* failure
+) noexcept nogil:
+    cdef LoadedPlan* loaded = call.loaded
+    cdef int count = fill_pack(loaded, call.graph.slots, slots, workspace, call.pack)
+    if not loaded.parts.empty():
+        if prepare_workspace(loaded, driver_api(), workspace, stream, failure) < 0:
+            return -1
+    # cuDNN's share of the workspace lies after the frontend's.
+    return launch_plan(
+        cudnn_api(), call.handle, call.plan, count, loaded.uids.data(), call.pack,
+        workspace + loaded.frontend_workspace if workspace != NULL else NULL, failure)
+
+
+cdef bint _launch_recorded(Call* call, CUstream stream) noexcept nogil:
+    """Launch through a record if there is one or it is time to make one."""
+    cdef Graph* graph = call.graph
+    cdef RecordedCall recorded
+    cdef int scalar, width
+    cdef size_t used = 0
+    memcpy(call.addresses, call.slots, graph.operands * sizeof(void*))
+    call.addresses[graph.operands] = call.workspace
+    for scalar in range(graph.slots - graph.operands):
+        width = graph.scalar_bytes[scalar]
+        memcpy(call.scalars + used, call.slots[graph.operands + scalar], width)
+        used += width
+    recorded.plan = call.loaded.id
+    recorded.records = &call.loaded.records
+    recorded.policy = graph.policy.load()
+    recorded.context = call.handle.context
+    recorded.stream = stream
+    recorded.addresses = call.addresses
+    recorded.alignments = graph.proven.data()
+    recorded.count = graph.operands + (1 if call.has_workspace else 0)
+    recorded.scalars = call.scalars
+    recorded.scalar_bytes = used
+    recorded.launch = _launch_for_record
+    recorded.what = call
+    return launch_recorded(call.handle.records, recorded, graph.counts)
+
+
+cdef int _launch_for_record(void* what, void* const* addresses, void* stream) noexcept nogil:
+    """What recorder.hpp captures: the direct launch with other addresses on another stream."""
+    cdef Call* call = <Call*>what
+    cdef Graph* graph = call.graph
+    cdef char* workspace = call.workspace
+    cdef Failure failure
+    cdef int status
+    # The slots of the call itself must stay; the captured addresses stand in front of its scalars.
+    cdef void** slots = <void**>malloc((graph.slots + 1) * sizeof(void*))
+    if slots == NULL:
+        return -1
+    memcpy(slots, call.slots, graph.slots * sizeof(void*))
+    memcpy(slots, <const void*>addresses, graph.operands * sizeof(void*))
+    if call.has_workspace:
+        workspace = <char*>addresses[graph.operands]
+    # The capturing stream is gone after recording: the next direct call must set its own.
+    call.handle.stream = no_stream()
+    status = cudnn_api().set_stream(call.handle.cudnn, stream)
+    if status == CUDNN_STATUS_SUCCESS:
+        status = _enqueue(call, slots, workspace, stream, &failure)
+    free(slots)
+    return status

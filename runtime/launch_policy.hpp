@@ -1,0 +1,156 @@
+// Each call's choice: launch its record, make one first, or go direct.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+
+#include "record_store.hpp"
+
+namespace cudnn_bindgen {
+
+enum LaunchPolicy : int { kAuto = 0, kDirect = 1, kRecord = 2 };
+
+// What became of a graph's calls, over all threads.
+struct LaunchCounts {
+    std::atomic<uint64_t> direct{0};
+    std::atomic<uint64_t> unchanged{0};  // records launched with the addresses they had
+    std::atomic<uint64_t> patched{0};    // records launched with others
+    std::atomic<uint64_t> recorded{0};
+    std::atomic<uint64_t> refused{0};
+    std::atomic<int> last_path{kDirect};
+
+    void refuse(const Reason& reason) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        reason_ = reason;
+        refused.fetch_add(1, std::memory_order_relaxed);
+    }
+    // Of the last refusal; empty if there was none.
+    Reason reason() {
+        std::lock_guard<std::mutex> lock(mutex_);
+        return reason_;
+    }
+
+  private:
+    std::mutex mutex_;
+    Reason reason_;
+};
+
+// One call, as records see it: a function of addresses. What else may differ from call to call is
+// in `scalars`, as bytes; another value of those needs another record.
+struct RecordedCall {
+    uint64_t plan;         // an id that no other plan ever has
+    PlanRecords* records;  // of that plan
+    int policy;
+    void* context;
+    void* stream;
+    void* const* addresses;
+    const uint64_t* alignments;  // less aligned addresses go direct
+    size_t count;
+    const char* scalars;
+    size_t scalar_bytes;
+    LaunchFunction launch;
+    void* what;
+};
+
+namespace detail {
+
+// The same call goes direct so often before it is recorded; the first one loads its kernels.
+enum : int { kDirectCallsAuto = 3, kDirectCallsRecord = 1 };
+
+// Resolved once, after the runtime has loaded the driver.
+class OnceDriver {
+  public:
+    OnceDriver() {
+        void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+        missing_ = library ? driver_.resolve(library) : "libcuda.so.1";
+        if (library) is_capturing_ = reinterpret_cast<int (*)(void*, int*)>(
+            dlsym(library, "cuStreamIsCapturing"));
+    }
+    static OnceDriver& get() {
+        static OnceDriver once;
+        return once;
+    }
+    const GraphDriver& driver() const { return driver_; }
+    const char* missing() const { return missing_; }
+    // An error means that the legacy stream would join another stream's capture.
+    bool is_capturing(void* stream) const {
+        int status = 0;
+        return is_capturing_(stream, &status) || status;
+    }
+
+  private:
+    GraphDriver driver_{};
+    int (*is_capturing_)(void*, int*) = nullptr;
+    const char* missing_ = nullptr;
+};
+
+inline bool is_aligned(const RecordedCall& call) {
+    uint64_t misaligned = 0;
+    for (size_t index = 0; index < call.count; ++index) {
+        misaligned |= reinterpret_cast<uint64_t>(call.addresses[index]) &
+                      (call.alignments[index] - 1);
+    }
+    return misaligned == 0;
+}
+
+inline LaunchRecord* make_record(const GraphDriver& driver, RecordEntry& entry,
+                                 const RecordedCall& call, LaunchCounts& counts) {
+    std::unique_ptr<LaunchRecord> record;
+    const Reason reason = record_launch(driver, call.context, call.launch, call.what,
+                                        call.addresses, call.alignments, call.count, call.stream,
+                                        record);
+    if (!reason.empty()) {
+        entry.direct_only = true;
+        counts.refuse(reason);
+        return nullptr;
+    }
+    counts.recorded.fetch_add(1, std::memory_order_relaxed);
+    return RecordStore::keep(entry, std::move(record));
+}
+
+}  // namespace detail
+
+// Launches `call` through a record and returns true, or returns false: the caller launches it
+// direct then. `store` is the calling thread's own; null at first.
+inline bool launch_recorded(RecordStore*& store, const RecordedCall& call, LaunchCounts& counts) {
+    using detail::OnceDriver;
+    const OnceDriver& once = OnceDriver::get();
+    if (once.missing()) {
+        if (!counts.refused.load(std::memory_order_relaxed)) {
+            counts.refuse(std::string("the driver has no ") + once.missing());
+        }
+        return false;
+    }
+    // In a capture the caller's graph gets ordinary nodes, not a record of ours.
+    if (!detail::is_aligned(call) || once.is_capturing(call.stream)) {
+        return false;
+    }
+    if (!store) store = new RecordStore;
+    RecordEntry& entry = *store->entry(call.plan, call.stream, *call.records);
+    LaunchRecord* record = entry.find(call.scalars, call.scalar_bytes);
+    if (!record) {
+        const int after = call.policy == kRecord ? detail::kDirectCallsRecord
+                                                 : detail::kDirectCallsAuto;
+        if (entry.direct_only || !entry.is_due(call.scalars, call.scalar_bytes, after)) {
+            return false;
+        }
+        record = detail::make_record(once.driver(), entry, call, counts);
+        if (!record) return false;
+    }
+    bool patched = false;
+    const int status = record->launch(call.addresses, call.stream, &patched);
+    if (status) {
+        // The direct path will work, or say what is wrong.
+        entry.empty();
+        counts.refuse(failed("launching the record", status));
+        return false;
+    }
+    (patched ? counts.patched : counts.unchanged).fetch_add(1, std::memory_order_relaxed);
+    counts.last_path.store(kRecord, std::memory_order_relaxed);
+    return true;
+}
+
+}  // namespace cudnn_bindgen

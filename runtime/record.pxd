@@ -1,0 +1,44 @@
+"""Launch records as the runtime sees them: declarations only, the C++ is in launch_policy.hpp."""
+from libc.stdint cimport uint64_t
+from libcpp.atomic cimport atomic
+from libcpp.string cimport string
+
+cdef extern from "launch_policy.hpp" namespace "cudnn_bindgen" nogil:
+    enum: POLICY_AUTO "cudnn_bindgen::kAuto"
+    enum: POLICY_DIRECT "cudnn_bindgen::kDirect"
+    enum: POLICY_RECORD "cudnn_bindgen::kRecord"
+
+    ctypedef int (*LaunchFunction)(void* what, void* const* addresses, void* stream) noexcept
+
+    # All records of one plan.
+    cppclass PlanRecords:
+        void empty()
+
+    # All records of one handle.
+    cppclass RecordStore:
+        pass
+
+    cppclass LaunchCounts:
+        atomic[uint64_t] direct
+        atomic[uint64_t] unchanged
+        atomic[uint64_t] patched
+        atomic[uint64_t] recorded
+        atomic[uint64_t] refused
+        atomic[int] last_path
+        string reason()
+
+    cppclass RecordedCall:
+        uint64_t plan
+        PlanRecords* records
+        int policy
+        void* context
+        void* stream
+        void* const* addresses
+        const uint64_t* alignments
+        size_t count
+        const char* scalars
+        size_t scalar_bytes
+        LaunchFunction launch
+        void* what
+
+    bint launch_recorded(RecordStore*& store, const RecordedCall& call, LaunchCounts& counts)

@@ -1,0 +1,128 @@
+// From a function that launches something to a record of it. Knows nothing about cuDNN.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "launch_record.hpp"
+
+namespace cudnn_bindgen {
+
+// Enqueues the work with these addresses on this stream; returns 0 if all of it was enqueued.
+using LaunchFunction = int (*)(void* what, void* const* addresses, void* stream);
+
+namespace detail {
+
+// A stream that only captures, with the priority of the stream that will launch the record: kernel
+// nodes inherit it.
+class PrivateStream {
+  public:
+    PrivateStream(const GraphDriver& driver, void* like) : driver_(driver) {
+        RelaxedCapture relaxed(driver_);
+        int priority = 0;
+        status_ = driver_.stream_get_priority(like, &priority);
+        if (!status_) status_ = driver_.stream_create(&stream_, kNonBlockingStream, priority);
+    }
+    ~PrivateStream() {
+        RelaxedCapture relaxed(driver_);
+        if (stream_) driver_.stream_destroy(stream_);
+    }
+    PrivateStream(const PrivateStream&) = delete;
+    PrivateStream& operator=(const PrivateStream&) = delete;
+    void* get() const { return stream_; }
+    int status() const { return status_; }
+
+  private:
+    const GraphDriver& driver_;
+    void* stream_ = nullptr;
+    int status_ = 0;
+};
+
+class CapturedGraph {
+  public:
+    explicit CapturedGraph(const GraphDriver& driver) : driver_(driver) {}
+    ~CapturedGraph() {
+        RelaxedCapture relaxed(driver_);
+        if (graph_) driver_.destroy_graph(graph_);
+    }
+    CapturedGraph(const CapturedGraph&) = delete;
+    CapturedGraph& operator=(const CapturedGraph&) = delete;
+
+    Reason capture(LaunchFunction function, void* what, void* stream, Sample& sample) {
+        int status = driver_.begin_capture(stream, kThreadLocalCapture);
+        if (status) return failed("cuStreamBeginCapture", status);
+        std::vector<void*> addresses;
+        for (uint64_t address : sample.addresses) {
+            addresses.push_back(reinterpret_cast<void*>(address));
+        }
+        const int launched = function(what, addresses.data(), stream);
+        status = driver_.end_capture(stream, &graph_);
+        if (launched) return "the launch failed while it was captured";
+        if (status) return failed("cuStreamEndCapture", status);
+        return read_launch(driver_, graph_, sample.launch);
+    }
+
+  private:
+    const GraphDriver& driver_;
+    void* graph_ = nullptr;
+};
+
+// The addresses of the three captures: those of the call, and twice others that nothing is at, which
+// is fine for work that is never launched. Whatever depends on more than the address itself differs
+// between them in a way that no single operand explains:
+// - alignment: in the second all are multiples of 2 MiB, in the third none is better aligned than
+//   it is to be proven for;
+// - order: in the second addresses rise with the operand, in the third they fall;
+// - the upper half of an address: the second is 4 GiB and more away from the first;
+// - sums and differences: distances are random, the same ones in every process.
+inline void choose_addresses(void* const* addresses, const uint64_t* alignments, size_t count,
+                             Sample (&samples)[3]) {
+    constexpr uint64_t kStep = uint64_t{1} << 32;
+    constexpr uint64_t kPage = uint64_t{1} << 21;
+    uint64_t highest = 0;
+    for (size_t operand = 0; operand < count; ++operand) {
+        samples[0].addresses.push_back(reinterpret_cast<uint64_t>(addresses[operand]));
+        highest = std::max(highest, samples[0].addresses.back());
+    }
+    // Above all of them, or below where the 47 bits of a user's address space end.
+    const uint64_t room = 2 * (count + 2) * kStep;
+    uint64_t base = (highest + kStep) / kPage * kPage;
+    if (base + room >= uint64_t{1} << 47) base -= room + 2 * kStep;
+    std::mt19937_64 random(count);
+    for (size_t operand = 0; operand < count; ++operand) {
+        const uint64_t rising = 2 * operand * kStep, falling = 2 * (count - operand) * kStep;
+        const uint64_t odd = 1 + 2 * (random() % (kStep / alignments[operand] / 4));
+        samples[1].addresses.push_back(base + rising + random() % (kStep / kPage) * kPage);
+        samples[2].addresses.push_back(base + falling + alignments[operand] * odd);
+    }
+}
+
+}  // namespace detail
+
+// Captures the launch three times and makes a record of it, or says why not.
+//
+// `addresses` are what the work runs on now, `alignments` in bytes what each is to be proven for:
+// the record must not be used with less.
+inline Reason record_launch(const GraphDriver& driver, void* context, LaunchFunction function,
+                            void* what, void* const* addresses, const uint64_t* alignments,
+                            size_t count, void* stream, std::unique_ptr<LaunchRecord>& record) {
+    detail::PrivateStream capturing(driver, stream);
+    if (capturing.status()) return failed("creating a stream", capturing.status());
+    Sample samples[3];
+    detail::choose_addresses(addresses, alignments, count, samples);
+    detail::CapturedGraph graphs[] = {detail::CapturedGraph(driver), detail::CapturedGraph(driver),
+                                      detail::CapturedGraph(driver)};
+    for (int index = 0; index < 3; ++index) {
+        Reason reason = graphs[index].capture(function, what, capturing.get(), samples[index]);
+        if (!reason.empty()) return reason;
+    }
+    if (samples[0].launch.nodes.empty()) return "it launches nothing";
+    std::vector<Patch> patches;
+    Reason reason = find_patches(samples[0], samples[1], samples[2], patches);
+    if (!reason.empty()) return reason;
+    return LaunchRecord::build(driver, context, samples[0], std::move(patches), stream, record);
+}
+
+}  // namespace cudnn_bindgen

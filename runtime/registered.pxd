@@ -1,0 +1,25 @@
+from libc.stdint cimport uint64_t, uintptr_t
+from libcpp.atomic cimport atomic
+from libcpp.mutex cimport mutex
+from libcpp.vector cimport vector
+
+from cudnn_bindgen.runtime.calls cimport Calls
+from cudnn_bindgen.runtime.loaded cimport LoadedPlan
+from cudnn_bindgen.runtime.record cimport LaunchCounts
+
+
+# What a generated module registers, once; never freed, because a module is never unloaded.
+cdef cppclass Graph:
+    int slots
+    int operands                 # the first slots are addresses, the rest point to scalars
+    vector[uintptr_t] mask       # alignment - 1, by slot
+    vector[int] may_be_null      # operands without an element
+    vector[int] scalar_bytes     # width of each scalar
+    vector[uint64_t] proven      # what a record is proven for: each operand, then the workspace
+    atomic[int] policy           # of launch_policy.hpp
+    LaunchCounts counts
+    atomic[LoadedPlan*] loaded   # NULL: closed, or emitted from structure only
+    Calls calls                  # that may be inside a plan
+    mutex building               # one thread creates a device's plan; held without the GIL
+    void* owner                  # (module, fingerprint), for messages; kept alive by graph.pyx
+    void* operand_data           # tuple of metadata.Operand; likewise
