@@ -169,22 +169,57 @@ def _compile_all(sources: Iterable[Path], directory: Path, jobs: int | None) -> 
 Examples:
   cudnn-bindgen show attn.plan
   cudnn-bindgen show attn.plan --json | jq .arguments
+  cudnn-bindgen show attn.plan --launch                # on a GPU: kernels and patched words
 """
 )
 @click.argument("graph", type=_GRAPH)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-def show(graph: Path, as_json: bool) -> None:
+@click.option(
+    "--launch",
+    is_flag=True,
+    help="Also what a launch record holds; builds the module, needs a GPU.",
+)
+def show(graph: Path, as_json: bool, launch: bool) -> None:
     """Show what GRAPH binds: operands, slots, scalars, workspace, nodes and plan."""
     from cudnn_bindgen.codegen.show import as_document, print_tables
 
     model = read_graph(graph.read_bytes(), str(graph))
     document = as_document(model, bind(model))
+    if launch:
+        document["launch"] = _describe_launch(graph)
     if as_json:
         import msgspec
 
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
     else:
         print_tables(document, graph.name)
+
+
+def _describe_launch(graph: Path) -> list[dict[str, object]]:
+    import importlib.util
+    import tempfile
+
+    from cudnn_bindgen.codegen.compile import CompileError, compile_module
+    from cudnn_bindgen.runtime.errors import BindingError
+
+    module = module_name(graph.stem)
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        write_files(directory, render(_read(graph), module, graph.name))
+        try:
+            compiled = compile_module(directory / f"{module}.pyx", directory)
+        except CompileError as error:
+            _fail(f"{graph}: {error}")
+        spec = importlib.util.spec_from_file_location(module, compiled)
+        if spec is None or spec.loader is None:
+            raise EmitError(f"{compiled}: expected an extension module")
+        loaded = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        try:
+            nodes: list[dict[str, object]] = loaded.launch_nodes()
+        except BindingError as error:
+            _fail(f"{graph}: {error}")
+        return nodes
 
 
 def _read(graph: Path) -> Binding:

@@ -89,6 +89,7 @@ def print_tables(document: dict[str, Any], source: str) -> None:
     )
     _print(console, "arguments of execute", document["arguments"])
     _print(console, "nodes", document["nodes"])
+    _print(console, "launch", document.get("launch", []))
     plan = document["plan"]
     if plan is None:
         console.print("plan: none in this file; the module needs load_plan()")
@@ -122,8 +123,10 @@ def _print(console: Console, title: str, rows: list[dict[str, Any]]) -> None:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
+        if value and isinstance(value[0], dict):  # the patches of a launch
+            return " ".join(f"{item['byte']}:{item['operand']}" for item in value)
         return ",".join(map(str, value))
     if isinstance(value, dict):
         return " ".join(f"{shorten(key)}={item}" for key, item in value.items())
-    return shorten(str(value))
+    return shorten(str(value), 60)

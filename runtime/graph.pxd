@@ -14,3 +14,4 @@ cdef int close_graph(void* graph) except -1
 cdef int set_graph_policy(void* graph, object policy) except -1
 cdef object graph_launch_path(void* graph)
 cdef dict graph_launch_stats(void* graph)
+cdef list graph_launch_nodes(void* graph)

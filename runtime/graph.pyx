@@ -14,7 +14,7 @@ from cudnn_bindgen.runtime.driver cimport (
     CUstream, DriverApi,
 )
 from cudnn_bindgen.runtime.handle cimport Handle, current_handle
-from cudnn_bindgen.runtime.launch cimport launch_loaded
+from cudnn_bindgen.runtime.launch cimport describe_loaded, launch_loaded
 from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
 from cudnn_bindgen.runtime.loaded cimport MAX_DEVICES, LoadedPlan, load_parts, unload
 from cudnn_bindgen.runtime.plan cimport Plan, create_plan
@@ -165,6 +165,30 @@ cdef dict graph_launch_stats(void* graph):
         "refused": self.counts.refused.load(),
         "reason": self.counts.reason().decode(),
     }
+
+
+cdef list graph_launch_nodes(void* graph):
+    """What one call launches on the current device, and which words of it are whose address."""
+    cdef Graph* self = <Graph*>graph
+    cdef int side = enter_call(&self.calls)
+    cdef LoadedPlan* loaded
+    cdef Handle* handle
+    try:
+        loaded = self.loaded.load()
+        if loaded == NULL:
+            _refuse_unloaded(self)
+        handle = current_handle(NULL, self.owner)
+        nodes = describe_loaded(self, loaded, handle, _device_plan(self, loaded, handle))
+    finally:
+        leave_call(&self.calls, side)
+    names = [operand.argument for operand in <tuple>self.operand_data if operand.role != "scalar"]
+    names.append("workspace_ptr")
+    for node in nodes:
+        node["patches"] = [
+            {"byte": offset, "operand": names[operand], "addend": addend}
+            for offset, operand, addend in node["patches"]
+        ]
+    return nodes
 
 
 cdef int _execute(Graph* self, void** slots, void* workspace, CUstream stream) except -1 nogil:

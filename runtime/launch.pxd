@@ -8,3 +8,4 @@ cdef int launch_loaded(
     Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
     char* workspace, CUstream stream
 ) except -1 nogil
+cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan)

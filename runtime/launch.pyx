@@ -1,7 +1,11 @@
 # cython: language_level=3, freethreading_compatible=True
 """One launch of a loaded plan: through its launch record, or direct."""
+from cython.operator cimport dereference
+from libc.stdint cimport uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+from libcpp.memory cimport unique_ptr
+from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.cudnn cimport CUDNN_STATUS_SUCCESS
 from cudnn_bindgen.runtime.driver cimport CUstream
@@ -9,9 +13,13 @@ from cudnn_bindgen.runtime.handle cimport Handle, no_stream, use_stream
 from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, fill_pack, prepare_workspace
 from cudnn_bindgen.runtime.plan cimport Plan, launch_plan
-from cudnn_bindgen.runtime.record cimport POLICY_DIRECT, RecordedCall, launch_recorded
+from cudnn_bindgen.runtime.record cimport (
+    POLICY_DIRECT, LaunchRecord, RecordedCall, describe_record, launch_recorded, record_once,
+)
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.status cimport Failure, check_driver, raise_cudnn
+
+from cudnn_bindgen.runtime.errors import BindingError
 
 cdef enum:
     STACK_SLOTS = 64             # a larger graph takes one malloc a call
@@ -47,16 +55,7 @@ cdef int launch_loaded(
     else:
         slots_needed = STACK_SLOTS
     cdef Call call
-    call.graph = graph
-    call.loaded = loaded
-    call.handle = handle
-    call.plan = plan
-    call.slots = slots
-    call.workspace = workspace
-    call.has_workspace = loaded.frontend_workspace + plan.workspace_size > 0
-    call.pack = room
-    call.addresses = room + slots_needed
-    call.scalars = <char*>(room + 2 * slots_needed)
+    _assemble(&call, graph, loaded, handle, plan, slots, workspace, room, slots_needed)
     try:
         if graph.policy.load() != POLICY_DIRECT and _launch_recorded(&call, stream):
             return 0
@@ -65,6 +64,61 @@ cdef int launch_loaded(
     finally:
         if room != memory:
             free(room)
+
+
+cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan):
+    """Record the plan at made-up addresses and return its nodes; nothing is launched."""
+    cdef size_t room_slots = max(loaded.uids.size(), <size_t>graph.slots + 1)
+    cdef vector[void*] room
+    cdef vector[void*] slots
+    cdef vector[uint64_t] zeros
+    cdef char* made_up = <char*>(<uintptr_t>1 << 40)
+    cdef size_t slot
+    cdef Call call
+    cdef RecordedCall recorded
+    cdef unique_ptr[LaunchRecord] record
+    room.resize(3 * room_slots)
+    slots.resize(graph.slots)
+    zeros.resize(graph.slots)
+    for slot in range(slots.size()):
+        slots[slot] = made_up + (slot << 32)
+        if slot >= <size_t>graph.operands:
+            slots[slot] = &zeros[slot]
+    _assemble(
+        &call, graph, loaded, handle, plan, slots.data(), made_up + (slots.size() << 32),
+        room.data(), room_slots)
+    _as_recorded(&call, NULL, &recorded)
+    reason = record_once(recorded, record)
+    if not reason.empty():
+        raise BindingError(f"the launch cannot be recorded: {reason.decode()}")
+    return [
+        {
+            "kind": node.kind.decode(),
+            "function": node.function.decode(),
+            "grid": tuple(node.grid),
+            "block": tuple(node.block),
+            "shared_bytes": node.shared_bytes,
+            "bytes": node.bytes,
+            "patches": [(patch.offset, patch.operand, patch.addend) for patch in node.patches],
+        }
+        for node in describe_record(dereference(record))
+    ]
+
+
+cdef void _assemble(
+    Call* call, Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
+    char* workspace, void** room, size_t room_slots
+) noexcept nogil:
+    call.graph = graph
+    call.loaded = loaded
+    call.handle = handle
+    call.plan = plan
+    call.slots = slots
+    call.workspace = workspace
+    call.has_workspace = loaded.frontend_workspace + plan.workspace_size > 0
+    call.pack = room
+    call.addresses = room + room_slots
+    call.scalars = <char*>(room + 2 * room_slots)
 
 
 cdef int _launch_direct(Call* call) except -1 nogil:
@@ -95,8 +149,14 @@ cdef int _enqueue(
 
 cdef bint _launch_recorded(Call* call, CUstream stream) noexcept nogil:
     """Launch through a record if there is one or it is time to make one."""
-    cdef Graph* graph = call.graph
     cdef RecordedCall recorded
+    _as_recorded(call, stream, &recorded)
+    return launch_recorded(call.handle.records, recorded, call.graph.counts)
+
+
+cdef void _as_recorded(Call* call, CUstream stream, RecordedCall* recorded) noexcept nogil:
+    """Sort a call into addresses, which may change under a record, and all else."""
+    cdef Graph* graph = call.graph
     cdef int scalar, width
     cdef size_t used = 0
     memcpy(call.addresses, call.slots, graph.operands * sizeof(void*))
@@ -117,7 +177,6 @@ cdef bint _launch_recorded(Call* call, CUstream stream) noexcept nogil:
     recorded.scalar_bytes = used
     recorded.launch = _launch_for_record
     recorded.what = call
-    return launch_recorded(call.handle.records, recorded, graph.counts)
 
 
 cdef int _launch_for_record(void* what, void* const* addresses, void* stream) noexcept nogil:

@@ -1,7 +1,9 @@
 """Launch records as the runtime sees them: declarations only, the C++ is in launch_policy.hpp."""
 from libc.stdint cimport uint64_t
 from libcpp.atomic cimport atomic
+from libcpp.memory cimport unique_ptr
 from libcpp.string cimport string
+from libcpp.vector cimport vector
 
 cdef extern from "launch_policy.hpp" namespace "cudnn_bindgen" nogil:
     enum: POLICY_AUTO "cudnn_bindgen::kAuto"
@@ -42,3 +44,25 @@ cdef extern from "launch_policy.hpp" namespace "cudnn_bindgen" nogil:
         void* what
 
     bint launch_recorded(RecordStore*& store, const RecordedCall& call, LaunchCounts& counts)
+
+cdef extern from "launch_description.hpp" namespace "cudnn_bindgen" nogil:
+    cppclass LaunchRecord:
+        pass
+
+    cppclass Patch:
+        unsigned offset
+        unsigned operand
+        uint64_t addend
+
+    cppclass NodeDescription:
+        string kind
+        string function
+        unsigned[3] grid
+        unsigned[3] block
+        unsigned shared_bytes
+        size_t bytes
+        vector[Patch] patches
+
+    # Records once, for looking at it only; returns why not, or an empty string.
+    string record_once(const RecordedCall& call, unique_ptr[LaunchRecord]& record)
+    vector[NodeDescription] describe_record(const LaunchRecord& record)

@@ -16,8 +16,8 @@ from cudnn_bindgen.runtime.arguments cimport (
     address,
 )
 from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, graph_launch_path, graph_launch_stats,
-    graph_workspace_size, register_graph, replace_plan, set_graph_policy,
+    check_abi, close_graph, graph_launch_nodes, graph_launch_path,
+    graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
 )
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
@@ -113,6 +113,11 @@ def launch_path():
 def launch_stats():
     """Counts of calls by launch path, and why a record was refused, if one was."""
     return graph_launch_stats(_graph)
+
+
+def launch_nodes():
+    """What one call launches on the current device, and whose address each patched word is."""
+    return graph_launch_nodes(_graph)
 
 
 def __getattr__(name):
