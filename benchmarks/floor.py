@@ -85,10 +85,29 @@ class Floor:
     def time_bare_launch(self, iterations):
         """Return the nanoseconds of each of so many launches of the record, unchanged."""
         samples = (ctypes.c_double * iterations)()
-        synchronize = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuStreamSynchronize, ctypes.c_void_p)
-        times = (ctypes.c_int64(iterations), ctypes.c_int64(SYNC_EVERY), self.stream, synchronize)
-        self.check(self.library.record_floor_launch(*times, samples))
+        self.check(self.library.record_floor_launch(*self._times(iterations), samples))
         return list(samples)
+
+    def time_record(self, iterations, sets):
+        """Return the nanoseconds of each launch of the record, on sets of operands in turn.
+
+        A set maps uids to addresses, and None to the workspace's.
+        """
+        keys = [uid for uid in self.uids if uid in self.device_uids]
+        keys += [None] if self.needs_workspace else []
+        flat = [addresses[key] for addresses in sets for key in keys]
+        array = (ctypes.c_void_p * len(flat))(*flat)
+        shape = (ctypes.c_int64(len(sets)), ctypes.c_int64(len(keys)))
+        samples = (ctypes.c_double * iterations)()
+        self.check(
+            self.library.record_floor_patched(*self._times(iterations), *shape, array, samples)
+        )
+        return list(samples)
+
+    def _times(self, iterations):
+        synchronize = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuStreamSynchronize, ctypes.c_void_p)
+        every = ctypes.c_int64(SYNC_EVERY)
+        return ctypes.c_int64(iterations), every, self.stream, synchronize
 
     def check(self, status):
         """Raise for a status that is not success."""

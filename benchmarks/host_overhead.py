@@ -25,26 +25,30 @@ FRONTEND_LIST = "frontend execute(list, tensor_uids=)"
 FLOOR = "C: variant pack + cudnnBackendExecute"
 EXECUTE_ONLY = "C: cudnnBackendExecute alone"
 DIRECT = "generated execute, direct"
-DIRECT_CHANGED = "generated execute, direct, every address changed"
+DIRECT_NEW = "generated execute, direct, every address new"
 RECORD = "generated execute, record, unchanged"
-RECORD_CHANGED = "generated execute, record, every address changed"
+RECORD_TURN = "generated execute, record, two buffer sets in turn"
+RECORD_NEW = "generated execute, record, every address new"
 DATA_PTR = "generated execute, record, data_ptr() of each tensor"
+CPP_NEW = "C++: record, every address new"
 BARE = "C: cuGraphLaunch of the same nodes alone"
+
+# More sets of operands than a record keeps executables for and remembers misses of: with all of
+# them in turn, every address of every call is new to it.
+SETS = 80
 
 
 TIMING_LOOP = """
 def time_calls(iterations, synchronize):
     samples = []
-    for _ in range(0, iterations, {sync_every}):
-        for _ in range({repeats}):
-{timed}
-        synchronize()
-    return samples
+    while len(samples) < iterations:
+{body}
+    return samples[:iterations]
 """
 TIMED_CALL = """\
-            begin = clock()
-            {call}
-            samples.append(clock() - begin)
+        begin = clock()
+        {call}
+        samples.append(clock() - begin)
 """
 
 
@@ -52,15 +56,16 @@ def timing_loop(expressions, names):
     """Return ``f(iterations, synchronize)`` that times each of the given calls, in turn.
 
     The calls stand in the loop as a user would write them: no lambda, tuple or dict of the
-    benchmark's own comes between.
+    benchmark's own comes between. Every SYNC_EVERY calls the GPU may catch up, untimed.
     """
-    source = TIMING_LOOP.format(
-        sync_every=SYNC_EVERY,
-        repeats=SYNC_EVERY // len(expressions),
-        timed="".join(TIMED_CALL.format(call=call) for call in expressions),
-    )
+    count = -(-SYNC_EVERY // len(expressions)) * len(expressions)
+    body = []
+    for index in range(count):
+        body.append(TIMED_CALL.format(call=expressions[index % len(expressions)]))
+        if (index + 1) % SYNC_EVERY == 0:
+            body.append("        synchronize()\n")
     scope = {**names, "clock": time.perf_counter_ns}
-    exec(source, scope)
+    exec(TIMING_LOOP.format(body="".join(body)), scope)
     return scope["time_calls"]
 
 
@@ -99,12 +104,12 @@ def assert_same_bytes(name, operands, tensors, frontend, generated):
             assert same, f"{name}: {operand.argument} differs from the frontend's"
 
 
-def make_sets(operands):
-    """Return two sets of operands at different addresses, with the same scalars."""
-    generator = torch.Generator("cuda").manual_seed(0)
-    first, second = (graphs.make_operands(operands, generator, "cuda") for _ in range(2))
-    second |= {o.uid: first[o.uid] for o in operands if o.role == "scalar" and o.uid in first}
-    return first, second
+def make_sets(operands, size):
+    """Return sets of operands at different addresses with the same values, a workspace in each."""
+    first = graphs.make_operands(operands, torch.Generator("cuda").manual_seed(0), "cuda")
+    sets = [first, *(graphs.clone(first) for _ in range(SETS - 1))]
+    workspaces = [torch.empty(size, dtype=torch.uint8, device="cuda") for _ in sets]
+    return sets, workspaces
 
 
 def measure(name, module, graph, plan, library, calls, rounds):
@@ -113,18 +118,18 @@ def measure(name, module, graph, plan, library, calls, rounds):
     stream = torch.cuda.Stream()
     raw = stream.cuda_stream
     cudnn.set_stream(handle, raw)
-    first, second = make_sets(operands)
     size = max(module.workspace_size(), graph.get_workspace_size(), 1)
-    # Two of them: the workspace is an address that changes, too.
-    workspace, other_workspace = (
-        torch.empty(size, dtype=torch.uint8, device="cuda") for _ in range(2)
-    )
+    sets, workspaces = make_sets(operands, size)
+    first, workspace = sets[0], workspaces[0]
     torch.cuda.synchronize()
 
     uids = tuple(sorted(first))
     buffers = tuple(first[uid] for uid in uids)
-    generated = literal_call(operands, first, workspace.data_ptr(), raw)
-    other = literal_call(operands, second, other_workspace.data_ptr(), raw)
+    every = [
+        literal_call(operands, tensors, scratch.data_ptr(), raw)
+        for tensors, scratch in zip(sets, workspaces, strict=True)
+    ]
+    generated = every[0]
     with_data_ptr, named = tensor_call(operands, first, workspace.data_ptr(), raw)
     dict_call = "graph_execute(first, workspace, handle=handle)"
     list_call = "graph_execute(buffers, workspace, handle=handle, tensor_uids=uids)"
@@ -140,7 +145,7 @@ def measure(name, module, graph, plan, library, calls, rounds):
     }
 
     def run(call):
-        return lambda: eval(call, names)
+        return compiled(call, names)
 
     module.set_launch_policy("direct")
     for call in (generated, with_data_ptr, list_call):
@@ -148,7 +153,6 @@ def measure(name, module, graph, plan, library, calls, rounds):
     module.set_launch_policy("auto")
     for _ in range(6):  # until it is recorded
         run(generated)()
-        run(other)()
     assert_same_bytes(name, operands, first, run(dict_call), run(generated))
     floor = Floor(library, plan, operands, first, workspace.data_ptr(), raw)
     assert_same_bytes(
@@ -171,13 +175,20 @@ def measure(name, module, graph, plan, library, calls, rounds):
         FLOOR: lambda n: floor.time("floor_pack_and_execute", n),
         EXECUTE_ONLY: lambda n: floor.time("floor_execute_only", n),
         DIRECT: in_python("direct", generated),
-        DIRECT_CHANGED: in_python("direct", generated, other),
-        RECORD_CHANGED: in_python("auto", generated, other),
+        DIRECT_NEW: in_python("direct", *every),
+        RECORD_NEW: in_python("auto", *every),
+        RECORD_TURN: in_python("auto", *every[:2]),
         RECORD: in_python("auto", generated),
         DATA_PTR: in_python("auto", with_data_ptr),
     }
     if not reason:
         paths[BARE] = floor.time_bare_launch
+        addresses = [
+            {o.uid: t[o.uid].data_ptr() for o in operands if o.role != "scalar"}
+            | {None: scratch.data_ptr()}
+            for t, scratch in zip(sets, workspaces, strict=True)
+        ]
+        paths[CPP_NEW] = lambda n: floor.time_record(n, addresses)
     for path in paths.values():
         path(100)
     samples = {path: [] for path in paths}
@@ -189,11 +200,11 @@ def measure(name, module, graph, plan, library, calls, rounds):
         order = order[1:] + order[:1]
     floor.close()
     gpu = {
-        label: gpu_time(module, policy, [run(call) for call in chosen], stream)
+        label: gpu_time(module, policy, [compiled(call, names) for call in chosen], stream)
         for label, policy, chosen in (
-            ("direct", "direct", (generated, other)),
-            ("record, unchanged", "auto", (generated,)),
-            ("record, changed", "auto", (generated, other)),
+            ("direct", "direct", every),
+            ("record, unchanged", "auto", every[:1]),
+            ("record, new addresses", "auto", every),
         )
     }
     beside = {
@@ -203,6 +214,11 @@ def measure(name, module, graph, plan, library, calls, rounds):
         "launch_stats": module.launch_stats(),
     }
     return samples, beside
+
+
+def compiled(call, names):
+    """Return a function of the call's text, compiled once."""
+    return eval(f"lambda: {call}", names)
 
 
 def gpu_time(module, policy, calls, stream, count=2000, repeats=5):
@@ -237,8 +253,9 @@ def summarise(samples):
     best = min(median[FRONTEND_DICT], median[FRONTEND_LIST])
     ratios = {
         "direct / floor": median[DIRECT] / median[FLOOR],
-        "record changed / floor": median[RECORD_CHANGED] / median[FLOOR],
-        "record changed / best frontend": median[RECORD_CHANGED] / best,
+        "record new / floor": median[RECORD_NEW] / median[FLOOR],
+        "record new / best frontend": median[RECORD_NEW] / best,
+        "record in turn / floor": median[RECORD_TURN] / median[FLOOR],
     }
     if BARE in median:
         ratios["record unchanged / bare launch"] = median[RECORD] / median[BARE]

@@ -71,8 +71,10 @@ extern "C" const char* record_floor_make(void* handle, void* plan, int64_t count
     }
     record.reset();
     const double begin = now();
-    reason = cudnn_bindgen::record_launch(driver, context, launch, &work, addresses.data(),
-                                          alignments.data(), addresses.size(), stream, record);
+    reason = cudnn_bindgen::record_launch(
+        driver,
+        {launch, &work, context, stream, addresses.data(), alignments.data(), addresses.size()},
+        record);
     *ns_out = now() - begin;
     // The stream that captured is gone.
     if (floor_set_stream(handle, stream)) return "cudnnSetStream failed";
@@ -85,6 +87,24 @@ extern "C" int record_floor_launch(int64_t iterations, int64_t sync_every, void*
     for (int64_t index = 0; index < iterations; ++index) {
         const double begin = now();
         const int status = driver.launch(record->executable(), stream);
+        ns_out[index] = now() - begin;
+        if (status) return status;
+        if ((index + 1) % sync_every == 0) synchronize(stream);
+    }
+    return synchronize(stream);
+}
+
+// Times the record's own launch with sets of addresses in turn: a binding's floor when addresses
+// change. Each set holds the operands in the order given to record_floor_make, then the workspace
+// if the plan needs one.
+extern "C" int record_floor_patched(int64_t iterations, int64_t sync_every, void* stream,
+                                    int (*synchronize)(void*), int64_t set_count, int64_t size,
+                                    void* const* addresses, double* ns_out) {
+    for (int64_t index = 0; index < iterations; ++index) {
+        bool patched = false;
+        void* const* set = addresses + index % set_count * size;
+        const double begin = now();
+        const int status = record->launch(set, size, stream, &patched);
         ns_out[index] = now() - begin;
         if (status) return status;
         if ((index + 1) % sync_every == 0) synchronize(stream);

@@ -145,15 +145,18 @@ struct GraphDriver {
 class RelaxedCapture {
   public:
     explicit RelaxedCapture(const GraphDriver& driver) : driver_(driver) {
-        driver_.exchange_capture_mode(&mode_);
+        changed_ = driver_.exchange_capture_mode(&mode_) == kSuccess;
     }
-    ~RelaxedCapture() { driver_.exchange_capture_mode(&mode_); }
+    ~RelaxedCapture() {
+        if (changed_) driver_.exchange_capture_mode(&mode_);
+    }
     RelaxedCapture(const RelaxedCapture&) = delete;
     RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
   private:
     const GraphDriver& driver_;
     int mode_ = kRelaxedCapture;
+    bool changed_;
 };
 
 }  // namespace cudnn_bindgen

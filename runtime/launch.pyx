@@ -1,10 +1,8 @@
 # cython: language_level=3, freethreading_compatible=True
 """One launch of a loaded plan: through its launch record, or direct."""
-from cython.operator cimport dereference
 from libc.stdint cimport uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
-from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.cudnn cimport CUDNN_STATUS_SUCCESS
@@ -14,7 +12,7 @@ from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, fill_pack, prepare_workspace
 from cudnn_bindgen.runtime.plan cimport Plan, launch_plan
 from cudnn_bindgen.runtime.record cimport (
-    POLICY_DIRECT, LaunchRecord, RecordedCall, describe_record, launch_recorded, record_once,
+    POLICY_DIRECT, NodeDescription, RecordedCall, describe_launch, launch_recorded,
 )
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.status cimport Failure, check_driver, raise_cudnn
@@ -76,7 +74,7 @@ cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, cons
     cdef size_t slot
     cdef Call call
     cdef RecordedCall recorded
-    cdef unique_ptr[LaunchRecord] record
+    cdef vector[NodeDescription] nodes
     room.resize(3 * room_slots)
     slots.resize(graph.slots)
     zeros.resize(graph.slots)
@@ -88,7 +86,7 @@ cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, cons
         &call, graph, loaded, handle, plan, slots.data(), made_up + (slots.size() << 32),
         room.data(), room_slots)
     _as_recorded(&call, NULL, &recorded)
-    reason = record_once(recorded, record)
+    reason = describe_launch(recorded, nodes)
     if not reason.empty():
         raise BindingError(f"the launch cannot be recorded: {reason.decode()}")
     return [
@@ -101,7 +99,7 @@ cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, cons
             "bytes": node.bytes,
             "patches": [(patch.offset, patch.operand, patch.addend) for patch in node.patches],
         }
-        for node in describe_record(dereference(record))
+        for node in nodes
     ]
 
 
@@ -168,15 +166,15 @@ cdef void _as_recorded(Call* call, CUstream stream, RecordedCall* recorded) noex
     recorded.plan = call.loaded.id
     recorded.records = &call.loaded.records
     recorded.policy = graph.policy.load()
-    recorded.context = call.handle.context
-    recorded.stream = stream
-    recorded.addresses = call.addresses
-    recorded.alignments = graph.proven.data()
-    recorded.count = graph.operands + (1 if call.has_workspace else 0)
+    recorded.work.context = call.handle.context
+    recorded.work.stream = stream
+    recorded.work.addresses = call.addresses
+    recorded.work.alignments = graph.proven.data()
+    recorded.work.count = graph.operands + (1 if call.has_workspace else 0)
     recorded.scalars = call.scalars
     recorded.scalar_bytes = used
-    recorded.launch = _launch_for_record
-    recorded.what = call
+    recorded.work.launch = _launch_for_record
+    recorded.work.what = call
 
 
 cdef int _launch_for_record(void* what, void* const* addresses, void* stream) noexcept nogil:

@@ -60,23 +60,20 @@ inline NodeDescription describe_node(const LaunchNode& node) {
 
 }  // namespace detail
 
-// Records a call once, for looking at it only; returns why not, or an empty string.
-inline Reason record_once(const RecordedCall& call, std::unique_ptr<LaunchRecord>& record) {
+// Learns what a call launches, without making a record; returns why not, or an empty string.
+inline Reason describe_launch(const RecordedCall& call, std::vector<NodeDescription>& nodes) {
     const detail::OnceDriver& once = detail::OnceDriver::get();
     if (once.missing()) return std::string("the driver has no ") + once.missing();
-    return record_launch(once.driver(), call.context, call.launch, call.what, call.addresses,
-                         call.alignments, call.count, call.stream, record);
-}
-
-inline std::vector<NodeDescription> describe_record(const LaunchRecord& record) {
-    std::vector<NodeDescription> descriptions;
-    for (const LaunchNode& node : record.nodes()) {
-        descriptions.push_back(detail::describe_node(node));
-    }
-    for (const Patch& patch : record.patches()) {
-        descriptions[patch.node].patches.push_back(patch);
-    }
-    return descriptions;
+    return learn_launch(once.driver(), call.work,
+                        [&](const Sample& sample, const std::vector<Patch>& patches) {
+                            for (const LaunchNode& node : sample.launch.nodes) {
+                                nodes.push_back(detail::describe_node(node));
+                            }
+                            for (const Patch& patch : patches) {
+                                nodes[patch.node].patches.push_back(patch);
+                            }
+                            return Reason{};
+                        });
 }
 
 }  // namespace cudnn_bindgen

@@ -44,15 +44,9 @@ struct RecordedCall {
     uint64_t plan;         // an id that no other plan ever has
     PlanRecords* records;  // of that plan
     int policy;
-    void* context;
-    void* stream;
-    void* const* addresses;
-    const uint64_t* alignments;  // less aligned addresses go direct
-    size_t count;
+    Recordable work;  // less aligned addresses go direct
     const char* scalars;
     size_t scalar_bytes;
-    LaunchFunction launch;
-    void* what;
 };
 
 namespace detail {
@@ -87,11 +81,11 @@ class OnceDriver {
     const char* missing_ = nullptr;
 };
 
-inline bool is_aligned(const RecordedCall& call) {
+inline bool is_aligned(const Recordable& work) {
     uint64_t misaligned = 0;
-    for (size_t index = 0; index < call.count; ++index) {
-        misaligned |= reinterpret_cast<uint64_t>(call.addresses[index]) &
-                      (call.alignments[index] - 1);
+    for (size_t index = 0; index < work.count; ++index) {
+        misaligned |=
+            reinterpret_cast<uint64_t>(work.addresses[index]) & (work.alignments[index] - 1);
     }
     return misaligned == 0;
 }
@@ -99,9 +93,7 @@ inline bool is_aligned(const RecordedCall& call) {
 inline LaunchRecord* make_record(const GraphDriver& driver, RecordEntry& entry,
                                  const RecordedCall& call, LaunchCounts& counts) {
     std::unique_ptr<LaunchRecord> record;
-    const Reason reason = record_launch(driver, call.context, call.launch, call.what,
-                                        call.addresses, call.alignments, call.count, call.stream,
-                                        record);
+    const Reason reason = record_launch(driver, call.work, record);
     if (!reason.empty()) {
         entry.direct_only = true;
         counts.refuse(reason);
@@ -125,11 +117,11 @@ inline bool launch_recorded(RecordStore*& store, const RecordedCall& call, Launc
         return false;
     }
     // In a capture the caller's graph gets ordinary nodes, not a record of ours.
-    if (!detail::is_aligned(call) || once.is_capturing(call.stream)) {
+    if (!detail::is_aligned(call.work) || once.is_capturing(call.work.stream)) {
         return false;
     }
     if (!store) store = new RecordStore;
-    RecordEntry& entry = *store->entry(call.plan, call.stream, *call.records);
+    RecordEntry& entry = *store->entry(call.plan, call.work.stream, *call.records);
     LaunchRecord* record = entry.find(call.scalars, call.scalar_bytes);
     if (!record) {
         const int after = call.policy == kRecord ? detail::kDirectCallsRecord
@@ -141,7 +133,7 @@ inline bool launch_recorded(RecordStore*& store, const RecordedCall& call, Launc
         if (!record) return false;
     }
     bool patched = false;
-    const int status = record->launch(call.addresses, call.stream, &patched);
+    const int status = record->launch(call.work.addresses, call.work.count, call.work.stream, &patched);
     if (status) {
         // The direct path will work, or say what is wrong.
         entry.empty();

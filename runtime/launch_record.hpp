@@ -1,116 +1,129 @@
-// A launch to be made again: an executable graph of its own, patched where addresses changed.
+// A launch to be made again: a graph of its own, and executables of it for the addresses in use.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <vector>
 
-#include "patch_table.hpp"
+#include "executable.hpp"
 
 namespace cudnn_bindgen {
 
+// Most callers come with the same few sets of addresses again and again (the layers of a model, the
+// buffers of a double-buffered loop), and a launch with the addresses it had last needs no patch. So
+// a set that comes for the second time gets an executable of its own; all others share one, which is
+// patched for each.
 class LaunchRecord {
   public:
+    enum : size_t { kMaxExecutables = 32 };
+
     // Builds a fresh graph from a captured launch. The captured one is not instantiated: it holds
     // user objects of the library that launched it, and each launch would pay 1 to 2 us for them.
     static Reason build(const GraphDriver& driver, void* context, const Sample& sample,
                         std::vector<Patch> patches, void* stream,
                         std::unique_ptr<LaunchRecord>& record) {
-        std::unique_ptr<LaunchRecord> built(new LaunchRecord(driver, context));
-        built->nodes_ = sample.launch.nodes;
-        built->patches_ = std::move(patches);
-        built->addresses_ = sample.addresses;
-        built->index_patches();
+        std::unique_ptr<LaunchRecord> built(new LaunchRecord(
+            driver, PatchIndex(std::move(patches), sample.addresses.size())));
+        built->shared_ = std::make_unique<Executable>(driver, context, sample.launch.nodes,
+                                                      sample.addresses);
         RelaxedCapture relaxed(driver);
-        Reason reason = built->make_graph(sample.launch, stream);
+        Reason reason = built->make_graph(sample.launch);
+        if (reason.empty()) reason = built->shared_->instantiate(built->graph_, stream);
+        built->template_ = built->shared_->copy();
         if (reason.empty()) record = std::move(built);
         return reason;
     }
 
     ~LaunchRecord() {
         RelaxedCapture relaxed(driver_);
-        if (executable_) driver_.destroy_executable(executable_);
+        own_.clear();
+        shared_.reset();
         if (graph_) driver_.destroy_graph(graph_);
     }
     LaunchRecord(const LaunchRecord&) = delete;
     LaunchRecord& operator=(const LaunchRecord&) = delete;
 
-    // Launches with these addresses; returns the CUresult. Work that is queued or running keeps
-    // the values it was given. `patched` tells whether any address differed from the last ones.
-    int launch(void* const* addresses, void* stream, bool* patched) {
-        bool changed = false;
-        for (size_t operand = 0; operand < addresses_.size(); ++operand) {
-            const auto address = reinterpret_cast<uint64_t>(addresses[operand]);
-            if (address == addresses_[operand]) continue;
-            addresses_[operand] = address;
-            for (uint32_t index = first_[operand]; index < first_[operand + 1]; ++index) {
-                const Patch& patch = patches_[index];
-                detail::store_word(nodes_[patch.node], patch.offset, address + patch.addend);
-                touched_[patch.node] = true;
-                changed = true;
-            }
+    // Launches with these addresses; returns the CUresult, and whether anything was patched. After
+    // a failure the record must not be used again.
+    int launch(void* const* addresses, size_t count, void* stream, bool* patched) {
+        *patched = false;
+        if (last_ && last_->has(addresses)) return driver_.launch(last_->get(), stream);
+        const uint64_t hash = hash_of(addresses, count);
+        Executable* executable = find(hash, addresses);
+        if (!executable) {
+            *patched = true;
+            executable = is_second_miss(hash) ? give_own(hash, stream) : shared_.get();
+            if (!executable) executable = shared_.get();
+            const int status = executable->patch(patches_, handles_.data(), addresses);
+            if (status) return status;
         }
-        *patched = changed;
-        if (changed) {
-            for (size_t index = 0; index < nodes_.size(); ++index) {
-                if (!touched_[index]) continue;
-                const int status = set_node(index);
-                // The node stays touched: the next launch sets it again, whatever its addresses.
-                if (status) return forget(status);
-                touched_[index] = false;
-            }
-        }
-        return driver_.launch(executable_, stream);
+        last_ = executable;
+        return driver_.launch(executable->get(), stream);
     }
 
-    // The CUgraphExec, for whoever measures what a launch costs at least.
-    void* executable() const { return executable_; }
-    const std::vector<LaunchNode>& nodes() const { return nodes_; }
-    const std::vector<Patch>& patches() const { return patches_; }
+    // The CUgraphExec used last, for whoever measures what a launch costs at least.
+    void* executable() const { return (last_ ? last_ : shared_.get())->get(); }
 
   private:
-    LaunchRecord(const GraphDriver& driver, void* context) : driver_(driver), context_(context) {}
+    struct Own {
+        uint64_t hash;
+        std::unique_ptr<Executable> executable;
+    };
 
-    void index_patches() {
-        // By operand, so that a call visits only the words of addresses that changed.
-        std::stable_sort(patches_.begin(), patches_.end(), [](const Patch& a, const Patch& b) {
-            return a.operand < b.operand;
-        });
-        first_.assign(addresses_.size() + 1, 0);
-        for (const Patch& patch : patches_) ++first_[patch.operand + 1];
-        for (size_t operand = 0; operand < addresses_.size(); ++operand) {
-            first_[operand + 1] += first_[operand];
+    LaunchRecord(const GraphDriver& driver, PatchIndex patches)
+        : driver_(driver), patches_(std::move(patches)) {}
+
+    static uint64_t hash_of(void* const* addresses, size_t count) {
+        uint64_t hash = 0;
+        for (size_t operand = 0; operand < count; ++operand) {
+            hash = (hash ^ reinterpret_cast<uint64_t>(addresses[operand])) * 0x9E3779B97F4A7C15u;
+            hash ^= hash >> 29;
         }
-        touched_.assign(nodes_.size(), false);
-        for (LaunchNode& node : nodes_) prepare(node);
+        return hash;
     }
 
-    // Points kernel parameters into the payload, whose storage stays where it is from now on.
-    void prepare(LaunchNode& node) {
-        pointers_.emplace_back();
-        sizes_.push_back(std::make_unique<size_t>(node.payload.size()));
-        std::vector<void*>& pointers = pointers_.back();
-        if (node.type != kKernelNode) return;
-        if (node.packed) {
-            pointers = {kBufferPointer, node.payload.data(), kBufferSize, sizes_.back().get(),
-                        nullptr};
-            node.kernel.extra = pointers.data();
-        } else {
-            for (const Parameter& parameter : node.parameters) {
-                pointers.push_back(&node.payload[parameter.offset]);
-            }
-            node.kernel.parameters = pointers.data();
+    Executable* find(uint64_t hash, void* const* addresses) {
+        for (size_t index = 0; index < own_.size(); ++index) {
+            if (own_[index].hash != hash || !own_[index].executable->has(addresses)) continue;
+            // The one used last stands at the end; the front goes first when room is needed.
+            std::rotate(own_.begin() + index, own_.begin() + index + 1, own_.end());
+            return own_.back().executable.get();
         }
+        return shared_->has(addresses) ? shared_.get() : nullptr;
     }
 
-    Reason make_graph(const Launch& launch, void* stream) {
+    bool is_second_miss(uint64_t hash) {
+        if (std::find(missed_.begin(), missed_.end(), hash) != missed_.end()) return true;
+        missed_[next_missed_++ % missed_.size()] = hash;
+        return false;
+    }
+
+    // An executable that no other set of addresses uses; null if there is no memory for one.
+    Executable* give_own(uint64_t hash, void* stream) {
+        if (own_.size() + 1 >= kMaxExecutables) {
+            std::rotate(own_.begin(), own_.begin() + 1, own_.end());
+            own_.back().hash = hash;
+            return own_.back().executable.get();
+        }
+        if (no_room_) return nullptr;
+        std::unique_ptr<Executable> executable = template_->copy();
+        if (!executable->instantiate(graph_, stream).empty()) {
+            no_room_ = true;  // trying at each call would cost more than it could save
+            return nullptr;
+        }
+        own_.push_back({hash, std::move(executable)});
+        return own_.back().executable.get();
+    }
+
+    Reason make_graph(const Launch& launch) {
         int status = driver_.create_graph(&graph_, 0);
         if (status) return failed("cuGraphCreate", status);
-        handles_.resize(nodes_.size());
-        for (size_t index = 0; index < nodes_.size(); ++index) {
-            status = add_node(nodes_[index], &handles_[index]);
+        handles_.resize(launch.nodes.size());
+        for (size_t index = 0; index < handles_.size(); ++index) {
+            status = shared_->add_to(graph_, index, &handles_[index]);
             if (status) return failed("adding a node", status);
-            if (nodes_[index].type != kKernelNode) continue;
+            if (launch.nodes[index].type != kKernelNode) continue;
             status = driver_.copy_attributes(handles_[index], launch.handles[index]);
             if (status) return failed("cuGraphKernelNodeCopyAttributes", status);
         }
@@ -120,61 +133,20 @@ class LaunchRecord {
                                        &edge.data, 1);
             if (status) return failed("cuGraphAddDependencies", status);
         }
-        status = driver_.instantiate(&executable_, graph_, 0);
-        if (status) return failed("cuGraphInstantiate", status);
-        status = driver_.upload(executable_, stream);
-        return status ? failed("cuGraphUpload", status) : Reason{};
-    }
-
-    int add_node(LaunchNode& node, void** handle) {
-        void* payload = node.payload.data();
-        switch (node.type) {
-            case kKernelNode:
-                return driver_.add_kernel(handle, graph_, nullptr, 0, &node.kernel);
-            case kMemsetNode:
-                return driver_.add_memset(handle, graph_, nullptr, 0,
-                                          static_cast<MemsetNodeParams*>(payload), context_);
-            case kMemcpyNode:
-                return driver_.add_memcpy(handle, graph_, nullptr, 0,
-                                          static_cast<MemcpyNodeParams*>(payload), context_);
-            default:
-                return driver_.add_empty(handle, graph_, nullptr, 0);
-        }
-    }
-
-    int set_node(size_t index) {
-        LaunchNode& node = nodes_[index];
-        void* payload = node.payload.data();
-        switch (node.type) {
-            case kKernelNode:
-                return driver_.set_kernel(executable_, handles_[index], &node.kernel);
-            case kMemsetNode:
-                return driver_.set_memset(executable_, handles_[index],
-                                          static_cast<MemsetNodeParams*>(payload), context_);
-            default:
-                return driver_.set_memcpy(executable_, handles_[index],
-                                          static_cast<MemcpyNodeParams*>(payload), context_);
-        }
-    }
-
-    // After a failed patch nothing is known of the executable's addresses: compare with none.
-    int forget(int status) {
-        for (uint64_t& address : addresses_) address = ~uint64_t{0};
-        return status;
+        return {};
     }
 
     const GraphDriver& driver_;
-    void* const context_;
-    std::vector<LaunchNode> nodes_;
-    std::vector<Patch> patches_;       // sorted by operand
-    std::vector<uint32_t> first_;      // of each operand's patches
-    std::vector<uint64_t> addresses_;  // what the executable graph has
-    std::vector<char> touched_;
-    std::vector<std::vector<void*>> pointers_;
-    std::vector<std::unique_ptr<size_t>> sizes_;
-    std::vector<void*> handles_;
+    const PatchIndex patches_;
     void* graph_ = nullptr;
-    void* executable_ = nullptr;
+    std::vector<void*> handles_;  // the graph's nodes
+    std::unique_ptr<Executable> shared_;
+    std::unique_ptr<Executable> template_;  // what the graph itself holds; never instantiated
+    std::vector<Own> own_;                  // the one used last comes last
+    std::array<uint64_t, 64> missed_{};     // hashes of sets that had no executable
+    size_t next_missed_ = 0;
+    bool no_room_ = false;
+    Executable* last_ = nullptr;
 };
 
 }  // namespace cudnn_bindgen

@@ -10,7 +10,7 @@ ENVIRONMENT = "CUDNN_BINDGEN_LAUNCH"
 POLICIES = {"auto": 0, "direct": 1, "record": 2}
 
 
-def policy_number(name: str, where: str = "policy") -> int:
+def policy_number(name: object, where: str = "policy") -> int:
     """Return the number of a policy.
 
     Raises
@@ -18,7 +18,8 @@ def policy_number(name: str, where: str = "policy") -> int:
     ValueError
         There is none of that name.
     """
-    if name not in POLICIES:
+    # A caller may give anything, also what has no hash.
+    if not isinstance(name, str) or name not in POLICIES:
         raise ValueError(f"{where}: expected one of {', '.join(POLICIES)}, got {name!r}")
     return POLICIES[name]
 

@@ -1,7 +1,6 @@
 """Launch records as the runtime sees them: declarations only, the C++ is in launch_policy.hpp."""
 from libc.stdint cimport uint64_t
 from libcpp.atomic cimport atomic
-from libcpp.memory cimport unique_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -29,26 +28,26 @@ cdef extern from "launch_policy.hpp" namespace "cudnn_bindgen" nogil:
         atomic[int] last_path
         string reason()
 
-    cppclass RecordedCall:
-        uint64_t plan
-        PlanRecords* records
-        int policy
+    cppclass Recordable:
+        LaunchFunction launch
+        void* what
         void* context
         void* stream
         void* const* addresses
         const uint64_t* alignments
         size_t count
+
+    cppclass RecordedCall:
+        uint64_t plan
+        PlanRecords* records
+        int policy
+        Recordable work
         const char* scalars
         size_t scalar_bytes
-        LaunchFunction launch
-        void* what
 
     bint launch_recorded(RecordStore*& store, const RecordedCall& call, LaunchCounts& counts)
 
 cdef extern from "launch_description.hpp" namespace "cudnn_bindgen" nogil:
-    cppclass LaunchRecord:
-        pass
-
     cppclass Patch:
         unsigned offset
         unsigned operand
@@ -63,6 +62,5 @@ cdef extern from "launch_description.hpp" namespace "cudnn_bindgen" nogil:
         size_t bytes
         vector[Patch] patches
 
-    # Records once, for looking at it only; returns why not, or an empty string.
-    string record_once(const RecordedCall& call, unique_ptr[LaunchRecord]& record)
-    vector[NodeDescription] describe_record(const LaunchRecord& record)
+    # Learns what a call launches; returns why it cannot, or an empty string.
+    string describe_launch(const RecordedCall& call, vector[NodeDescription]& nodes)

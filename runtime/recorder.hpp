@@ -101,28 +101,45 @@ inline void choose_addresses(void* const* addresses, const uint64_t* alignments,
 
 }  // namespace detail
 
-// Captures the launch three times and makes a record of it, or says why not.
-//
-// `addresses` are what the work runs on now, `alignments` in bytes what each is to be proven for:
-// the record must not be used with less.
-inline Reason record_launch(const GraphDriver& driver, void* context, LaunchFunction function,
-                            void* what, void* const* addresses, const uint64_t* alignments,
-                            size_t count, void* stream, std::unique_ptr<LaunchRecord>& record) {
-    detail::PrivateStream capturing(driver, stream);
+// What is to be launched: a function, and the addresses it runs on now. `alignments` in bytes are
+// what each address is to be proven for; a record must not be used with less.
+struct Recordable {
+    LaunchFunction launch;
+    void* what;
+    void* context;
+    void* stream;
+    void* const* addresses;
+    const uint64_t* alignments;
+    size_t count;
+};
+
+// Captures the launch three times and learns from it; hands the first capture and the patches to
+// `use`, while the captured graphs live. Returns why it cannot be recorded, or what `use` returns.
+template <typename Use>
+Reason learn_launch(const GraphDriver& driver, const Recordable& work, Use use) {
+    detail::PrivateStream capturing(driver, work.stream);
     if (capturing.status()) return failed("creating a stream", capturing.status());
     Sample samples[3];
-    detail::choose_addresses(addresses, alignments, count, samples);
+    detail::choose_addresses(work.addresses, work.alignments, work.count, samples);
     detail::CapturedGraph graphs[] = {detail::CapturedGraph(driver), detail::CapturedGraph(driver),
                                       detail::CapturedGraph(driver)};
     for (int index = 0; index < 3; ++index) {
-        Reason reason = graphs[index].capture(function, what, capturing.get(), samples[index]);
+        Reason reason =
+            graphs[index].capture(work.launch, work.what, capturing.get(), samples[index]);
         if (!reason.empty()) return reason;
     }
     if (samples[0].launch.nodes.empty()) return "it launches nothing";
     std::vector<Patch> patches;
     Reason reason = find_patches(samples[0], samples[1], samples[2], patches);
-    if (!reason.empty()) return reason;
-    return LaunchRecord::build(driver, context, samples[0], std::move(patches), stream, record);
+    return reason.empty() ? use(samples[0], patches) : reason;
+}
+
+// Makes a record of a launch, or says why not.
+inline Reason record_launch(const GraphDriver& driver, const Recordable& work,
+                            std::unique_ptr<LaunchRecord>& record) {
+    return learn_launch(driver, work, [&](const Sample& sample, const std::vector<Patch>& patches) {
+        return LaunchRecord::build(driver, work.context, sample, patches, work.stream, record);
+    });
 }
 
 }  // namespace cudnn_bindgen
