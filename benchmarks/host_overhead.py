@@ -7,6 +7,7 @@ and with the GPU idle: what is measured is how long the call takes to return, no
 from __future__ import annotations
 
 import json
+import resource
 import statistics
 import tempfile
 import time
@@ -151,8 +152,7 @@ def measure(name, module, graph, plan, library, calls, rounds):
     for call in (generated, with_data_ptr, list_call):
         assert_same_bytes(name, operands, first, run(dict_call), run(call))
     module.set_launch_policy("auto")
-    for _ in range(6):  # until it is recorded
-        run(generated)()
+    memory = memory_of_records([run(call) for call in every], stream)
     assert_same_bytes(name, operands, first, run(dict_call), run(generated))
     floor = Floor(library, plan, operands, first, workspace.data_ptr(), raw)
     assert_same_bytes(
@@ -210,10 +210,31 @@ def measure(name, module, graph, plan, library, calls, rounds):
     beside = {
         "gpu_us_back_to_back": gpu,
         "recording_ms": round(recording * 1e3, 3),
+        "memory": memory,
         "reason": reason,
         "launch_stats": module.launch_stats(),
     }
     return samples, beside
+
+
+def memory_of_records(calls, stream):
+    """Return the bytes that a record takes with all the executables it may have."""
+
+    def used():
+        stream.synchronize()
+        free, total = torch.cuda.mem_get_info()
+        resident = int(Path("/proc/self/statm").read_text().split()[1])
+        return total - free, resident * resource.getpagesize()
+
+    calls[0]()  # direct: whatever cuDNN takes is there before
+    device, host = used()
+    for _ in range(3):
+        calls[0]()
+    for call in calls[:40]:  # each twice: the second time it gets an executable of its own
+        call()
+        call()
+    after_device, after_host = used()
+    return {"device_bytes": after_device - device, "host_bytes": after_host - host}
 
 
 def compiled(call, names):

@@ -11,7 +11,7 @@
 
 namespace cudnn_bindgen {
 
-enum : int { kSuccess = 0 };
+enum : int { kSuccess = 0, kInvalidValue = 1 };
 enum : int { kThreadLocalCapture = 1, kRelaxedCapture = 2 };
 enum : int { kKernelNode = 0, kMemcpyNode = 1, kMemsetNode = 2, kEmptyNode = 5 };
 enum : unsigned { kNonBlockingStream = 1 };

@@ -105,7 +105,9 @@ inline Reason read_kernel(const GraphDriver& driver, void* handle, LaunchNode& n
                                                       &parameter.bytes)
                          : driver.kernel_param_info(params.kernel, index, &parameter.offset,
                                                     &parameter.bytes);
-            if (status) break;  // past the last one
+            if (status == kInvalidValue) break;  // past the last one
+            // With less than all of them a launch would read what is none.
+            if (status) return failed("asking for a kernel's parameters", status);
             const size_t end = parameter.offset + parameter.bytes;
             if (node.payload.size() < end) node.payload.resize(end);
             std::memcpy(&node.payload[parameter.offset], params.parameters[index], parameter.bytes);

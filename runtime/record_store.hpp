@@ -34,8 +34,9 @@ struct RecordEntry {
         for (size_t index = 0; index < variants.size(); ++index) {
             const std::string& own = variants[index].scalars;
             if (own.size() != size || std::memcmp(own.data(), bytes, size)) continue;
-            if (index) std::swap(variants[0], variants[index]);
-            return variants[0].record.get();
+            const auto begin = variants.begin();
+            std::rotate(begin, begin + index, begin + index + 1);
+            return begin->record.get();
         }
         return nullptr;
     }
@@ -84,6 +85,14 @@ class RecordStore {
   public:
     enum : size_t { kMaxEntries = 256, kMaxVariants = 4 };
     enum : int { kMaxRecorded = 16 };  // per entry; a stream of ever new scalars goes direct
+
+    RecordStore() = default;
+    // Plans that are still loaded know the entries too, but nobody will launch their records.
+    ~RecordStore() {
+        for (const auto& item : entries_) item.second->empty();
+    }
+    RecordStore(const RecordStore&) = delete;
+    RecordStore& operator=(const RecordStore&) = delete;
 
     // `plan` is an id that no other plan ever has.
     RecordEntry* entry(uint64_t plan, void* stream, PlanRecords& records) {

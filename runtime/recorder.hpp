@@ -69,27 +69,40 @@ class CapturedGraph {
     void* graph_ = nullptr;
 };
 
+// Where `room` bytes are free that none of the addresses lies in: above all of them, or in the widest
+// gap where that would leave the 47 bits of a user's address space.
+inline uint64_t find_room(std::vector<uint64_t> addresses, uint64_t room) {
+    addresses.push_back(0);
+    std::sort(addresses.begin(), addresses.end());
+    uint64_t found = addresses.back(), widest = 0;
+    if (found + room <= uint64_t{1} << 47) return found;
+    for (size_t index = 1; index < addresses.size(); ++index) {
+        const uint64_t gap = addresses[index] - addresses[index - 1];
+        if (gap <= widest) continue;
+        widest = gap;
+        found = addresses[index - 1];
+    }
+    return found;
+}
+
 // The addresses of the three captures: those of the call, and twice others that nothing is at, which
 // is fine for work that is never launched. Whatever depends on more than the address itself differs
 // between them in a way that no single operand explains:
 // - alignment: in the second all are multiples of 2 MiB, in the third none is better aligned than
 //   it is to be proven for;
 // - order: in the second addresses rise with the operand, in the third they fall;
-// - the upper half of an address: the second is 4 GiB and more away from the first;
+// - the upper half of an address: both are 4 GiB and more away from the first;
 // - sums and differences: distances are random, the same ones in every process.
 inline void choose_addresses(void* const* addresses, const uint64_t* alignments, size_t count,
                              Sample (&samples)[3]) {
     constexpr uint64_t kStep = uint64_t{1} << 32;
     constexpr uint64_t kPage = uint64_t{1} << 21;
-    uint64_t highest = 0;
     for (size_t operand = 0; operand < count; ++operand) {
         samples[0].addresses.push_back(reinterpret_cast<uint64_t>(addresses[operand]));
-        highest = std::max(highest, samples[0].addresses.back());
     }
-    // Above all of them, or below where the 47 bits of a user's address space end.
-    const uint64_t room = 2 * (count + 2) * kStep;
-    uint64_t base = (highest + kStep) / kPage * kPage;
-    if (base + room >= uint64_t{1} << 47) base -= room + 2 * kStep;
+    // Two steps an operand, and one or more between them and the call's own on either side.
+    const uint64_t start = find_room(samples[0].addresses, 2 * (count + 2) * kStep);
+    const uint64_t base = (start + 2 * kStep) / kPage * kPage;
     std::mt19937_64 random(count);
     for (size_t operand = 0; operand < count; ++operand) {
         const uint64_t rising = 2 * operand * kStep, falling = 2 * (count - operand) * kStep;

@@ -6,27 +6,27 @@ of its own: nothing that one test leaves in a module can help or disturb another
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import importlib.util
 import itertools
-import random
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from cases import CASES, COUNT, GRAPHS, POISON, SPARE, Case
+from cases import CASES, GRAPHS, Case
 from hypothesis import settings
-from standin import Standin, rounded
+from operands import Operands
+from recording import Moving
+from standin import Standin
 
-from cudnn_bindgen.codegen.binding import Argument, bind
+from cudnn_bindgen.codegen.binding import bind
 from cudnn_bindgen.codegen.compile import compile_module, extension_path
 from cudnn_bindgen.codegen.output import write_files
 from cudnn_bindgen.codegen.read import read_graph
@@ -70,70 +70,6 @@ def call(*addresses, uintptr_t workspace_ptr=0, uintptr_t stream=0, int times=1)
                 <void*>workspace_ptr, <void*>stream,
             )
 """
-
-
-class Operands:
-    """One set of a case's arguments: device buffers and scalars, random yet reproducible."""
-
-    def __init__(self, standin: Standin, case: Case, seed: int = 0) -> None:
-        self.case = case
-        self._random = random.Random(f"{case.name} {seed}")
-        self.addresses = {
-            # Null where it is allowed.
-            operand.uid: 0 if operand.is_empty else standin.alloc(8 * (COUNT + SPARE))
-            for operand in case.operands
-        }
-        self.fill()
-
-    def fill(self) -> None:
-        """Give each operand fresh values, and the outputs poison."""
-        self.values: dict[int, Any] = {}
-        for operand in self.case.operands:
-            self.values[operand.uid] = [
-                POISON if operand.role == "output" else self._random.uniform(-4, 4)
-                for _ in range(COUNT + SPARE)
-            ]
-            if not operand.is_empty:
-                self._buffer(operand.uid)[:] = self.values[operand.uid]
-        for argument in self.case.binding.scalars:
-            value = rounded(self._random.uniform(-100, 100), argument.data_type.lower())
-            self.values[argument.uid] = int(value) if "INT" in argument.data_type else value
-
-    @property
-    def by_uid(self) -> dict[int, Any]:
-        return {a.uid: self.addresses.get(a.uid, self.values[a.uid]) for a in self._arguments}
-
-    @property
-    def arguments(self) -> list[Any]:
-        return list(self.by_uid.values())
-
-    @property
-    def by_name(self) -> dict[str, Any]:
-        return {argument.argument: self.by_uid[argument.uid] for argument in self._arguments}
-
-    def check(self) -> None:
-        """Compare all buffers with what one call since `fill` must have left there."""
-        expected = {uid: list(self.values[uid]) for uid in self.addresses}
-        for uid, values in self.case.expected(self.values).items():
-            source, first = self.case.place_of(uid)
-            expected[source][first : first + COUNT] = values
-        self._compare(expected)
-
-    def check_untouched(self) -> None:
-        """Compare all buffers with what `fill` put there."""
-        self._compare(self.values)
-
-    def _compare(self, expected: Mapping[int, Any]) -> None:
-        for uid, address in self.addresses.items():
-            if address:
-                assert list(self._buffer(uid)) == expected[uid], f"uid {uid}"
-
-    def _buffer(self, uid: int) -> Any:
-        return (ctypes.c_double * (COUNT + SPARE)).from_address(self.addresses[uid])
-
-    @property
-    def _arguments(self) -> tuple[Argument, ...]:
-        return self.case.binding.arguments
 
 
 class Builds:
@@ -188,7 +124,7 @@ def standin(library: Standin) -> Iterator[Standin]:
     from cudnn_bindgen.runtime.workspace import release_workspaces
 
     def live() -> dict[str, int]:
-        kinds = ("handle", "plan", "pack", "memory", "stream")
+        kinds = ("handle", "plan", "pack", "memory", "stream", "graph", "exec")
         return {kind: library.live(kind) for kind in kinds}
 
     library.reset()
@@ -209,8 +145,19 @@ def standin(library: Standin) -> Iterator[Standin]:
     assert violations == 0
 
 
+@pytest.fixture(params=["direct", "record"])
+def policy(request: pytest.FixtureRequest) -> str:
+    """The launch policy of every module that `load` loads: each end-to-end test runs on both paths.
+
+    A test that is about direct launches, as one that reads the log of executions, names its own.
+    """
+    return str(request.param)
+
+
 @pytest.fixture
-def load(standin: Standin, builds: Builds, tmp_path: Path) -> Iterator[Callable[[str], ModuleType]]:
+def load(
+    standin: Standin, builds: Builds, tmp_path: Path, policy: str
+) -> Iterator[Callable[[str], ModuleType]]:
     """Load a copy of a module, with its static data in the state of the first import."""
     loaded: dict[str, ModuleType] = {}
     every: list[ModuleType] = []
@@ -226,6 +173,8 @@ def load(standin: Standin, builds: Builds, tmp_path: Path) -> Iterator[Callable[
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = loaded[name] = module
         spec.loader.exec_module(module)
+        if hasattr(module, "set_launch_policy"):
+            module.set_launch_policy(policy)
         every.append(module)
         return module
 
@@ -265,6 +214,20 @@ def place(standin: Standin) -> Iterator[Callable[..., Operands]]:
     for operands in placed:
         for address in operands.addresses.values():
             standin.free(address)
+
+
+@pytest.fixture
+def move(standin: Standin, place: Callable[..., Operands]) -> Iterator[Callable[..., Moving]]:
+    """Make operands that move; their memory is freed after the test."""
+    made: list[Moving] = []
+
+    def move(case: Case | str, seed: int = 0) -> Moving:
+        made.append(Moving(standin, place(case, seed), seed))
+        return made[-1]
+
+    yield move
+    for moving in made:
+        moving.close()
 
 
 @pytest.fixture

@@ -229,8 +229,8 @@ def test_misaligned_and_null_addresses(
                 module.execute(**{**operands.by_name, operand.argument: value})
             with pytest.raises(OperandError, match=match):
                 module.execute_uids({**operands.by_uid, operand.uid: value})
-    for value in (1, 8, 0x1008):
-        with pytest.raises(OperandError, match=f"^workspace_ptr: .* of 16, got {hex(value)}$"):
+    for value in (1, 8, 64, 0x1040):
+        with pytest.raises(OperandError, match=f"^workspace_ptr: .* of 128, got {hex(value)}$"):
             module.execute(*operands.arguments, workspace_ptr=value)
     assert call_counts(standin) == before
     operands.check_untouched()

@@ -79,6 +79,20 @@ def test_a_capture_uses_the_block_from_before(
     assert len(set(blocks)) == 1
 
 
+def test_a_capture_uses_its_own_streams_block(
+    load: Load, place: Place, standin: Standin, stream: int
+) -> None:
+    module = load("thd")
+    operands = place("thd")
+    module.execute(*operands.arguments, stream=stream)
+    module.execute(*operands.arguments)
+    standin.begin_capture(stream)
+    module.execute(*operands.arguments, stream=stream)
+    assert standin.end_capture(stream) == 0
+    mine, legacys, captured = [line.split()[-1] for line in standin.log("cudnnBackendExecute")]
+    assert captured == mine != legacys
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_no_block_is_taken_in_a_capture(
     load: Load, place: Place, standin: Standin, stream: int, mode: int

@@ -36,6 +36,7 @@ def call(thd: ModuleType, load: Load) -> Callable[..., None]:
     return load("caller").call
 
 
+@pytest.mark.parametrize("policy", ["direct"], indirect=True)  # reads the log of executions
 def test_enqueue_computes_what_execute_does(
     call: Callable[..., None], place: Place, standin: Standin
 ) -> None:

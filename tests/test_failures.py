@@ -123,9 +123,12 @@ def attempts(
 
 
 @pytest.mark.parametrize("call", CUDNN)
-def test_executing_when_cudnn_fails(attempts: Attempts, call: str) -> None:
+def test_executing_when_cudnn_fails(attempts: Attempts, call: str, policy: str) -> None:
     name = CUDNN[call]
     failures = list(attempts.fail_each(call, STATUSES[name]))
+    if policy == "record" and not attempts.is_first:
+        assert not any(failures), "no record is made, and the direct path is taken"
+        return
     is_needed = attempts.is_first or call.removeprefix("cudnnBackend") in (
         *("CreateDescriptor", "SetAttribute", "Finalize", "Execute"),
     )
@@ -139,8 +142,12 @@ def test_executing_when_cudnn_fails(attempts: Attempts, call: str) -> None:
 
 
 @pytest.mark.parametrize("call", DRIVER)
-def test_executing_when_the_driver_fails(attempts: Attempts, call: str) -> None:
+def test_executing_when_the_driver_fails(attempts: Attempts, call: str, policy: str) -> None:
     failures = list(attempts.fail_each(call, 2))
+    if policy == "record":
+        # What only a record needs, or to make one, sends the call to the direct path.
+        assert failures.count(None) == (call == "cuStreamIsCapturing") or not attempts.is_first
+        failures = [error for error in failures if error]
     if attempts.is_first and call not in ("cuStreamGetCtx", "cuInit", "cuDeviceGet"):
         assert failures or (attempts.stream and call == "cuDevicePrimaryCtxRetain")
     for error in failures:
@@ -170,6 +177,7 @@ def test_a_status_without_a_name(load_case: Load, place: Place, standin: Standin
     operands.check()
 
 
+@pytest.mark.parametrize("policy", ["direct"], indirect=True)  # reads the log of executions
 def test_a_pack_that_cannot_be_destroyed(load_case: Load, place: Place, standin: Standin) -> None:
     module = load_case("thd")
     operands = place("thd")
@@ -290,6 +298,10 @@ def test_a_closed_plan_is_let_go(load: Load, standin: Standin, name: str) -> Non
     for _ in range(3):
         module.load_plan()
     counts.append(sys.getrefcount(module._PLAN.text))
+    standin.fail("cudnnBackendFinalize", status=3000)
+    with pytest.raises(CudnnError):
+        module.load_plan()
+    counts.append(sys.getrefcount(module._PLAN.text))
     module.close()
     counts.append(sys.getrefcount(module._PLAN.text))
-    assert counts == [counts[0], counts[0], counts[0] - 1]
+    assert counts == [*[counts[0]] * 3, counts[0] - 1]

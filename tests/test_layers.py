@@ -16,6 +16,7 @@ CODEGEN = sorted((ROOT / "codegen").rglob("*.py"))
 RUNTIME = sorted(
     path for path in (ROOT / "runtime").iterdir() if path.suffix in {".py", ".pyx", ".pxd"}
 )
+HEADERS = sorted((ROOT / "runtime").glob("*.hpp"))
 TEMPLATES = sorted((ROOT / "templates").iterdir())
 
 # What each module of codegen may import of codegen: the stages in order, each seeing only what
@@ -139,6 +140,16 @@ def test_the_runtime_knows_no_graph_files_and_no_templates(path: Path) -> None:
     assert not within(found, "json", "ubjson", "msgspec", "jinja2", "click", "rich", "Cython")
 
 
+@pytest.mark.parametrize("path", HEADERS, ids=lambda path: path.name)
+def test_records_know_neither_graph_files_nor_cudnn(path: Path) -> None:
+    """They record a function that launches something, and see the driver alone."""
+    code = re.sub(r"//.*", "", path.read_text())
+    assert not re.search(r"json|codegen|template\.|cudnn(?!_bindgen)", code, re.I)
+    own = re.findall(r'#include "(.*)"', code)
+    assert {*own} <= {header.name for header in HEADERS} - {path.name}
+    assert not [name for name in re.findall("#include <(.*)>", code) if "cuda" in name]
+
+
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
 def test_templates_print_and_do_not_compute(path: Path) -> None:
     text = path.read_text()
@@ -168,7 +179,7 @@ def test_the_import_readers_see_imports() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [*CODEGEN, *RUNTIME, *TEMPLATES, ROOT / "cli.py"],
+    [*CODEGEN, *RUNTIME, *HEADERS, *TEMPLATES, ROOT / "cli.py"],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_files_are_short(path: Path) -> None:

@@ -51,7 +51,9 @@ def launches(standin: Standin) -> list[list[str]]:
 # Threads and handles
 
 
-def test_threads_with_streams_of_their_own(call: Call, place: Place, standin: Standin) -> None:
+def test_threads_with_streams_of_their_own(
+    thd: ModuleType, call: Call, place: Place, standin: Standin, policy: str
+) -> None:
     count, times = 6, 40
     operands = [place("thd", seed) for seed in range(count)]
     streams = [standin.stream() for _ in range(count)]
@@ -64,15 +66,19 @@ def test_threads_with_streams_of_their_own(call: Call, place: Place, standin: St
             operands[number].check()
 
     at_once(count, work)
+    for stream in streams:
+        standin.destroy_stream(stream)
+    assert standin.calls("cudnnCreate") <= count
+    if policy == "record":
+        assert standin.calls("cuGraphLaunch") == count * (times - 1)
+        assert thd.launch_stats()["recorded"] == count
+        return
     used = {(stream, workspace) for _, _, _, stream, workspace in launches(standin)}
     assert len(used) == count, "each stream has one block of workspace"
     assert len({workspace for _, workspace in used}) == count, "and none is another's"
     assert len({plan for _, plan, *_ in launches(standin)}) == 1
     assert standin.calls("cudnnBackendExecute") == count * times
-    assert standin.calls("cudnnCreate") <= count
     assert standin.calls("cudnnSetStream") <= count * 2
-    for stream in streams:
-        standin.destroy_stream(stream)
 
 
 def test_one_handle_for_each_thread(
@@ -146,6 +152,7 @@ def test_a_thread_without_a_context_takes_device_0(
     standin.set_context(standin.retain_context(0))
 
 
+@pytest.mark.parametrize("policy", ["direct"], indirect=True)
 def test_the_stream_is_set_only_when_it_changes(call: Call, place: Place, standin: Standin) -> None:
     operands = place("thd")
     a, b = standin.stream(), standin.stream()
@@ -158,8 +165,9 @@ def test_the_stream_is_set_only_when_it_changes(call: Call, place: Place, standi
     standin.fail("cudnnSetStream", status=2000)
     with pytest.raises(Exception, match="cudnnSetStream"):
         call(*operands.arguments, stream=b)
-    call(*operands.arguments, stream=a)  # nobody knows what the failed call left there
-    assert standin.log("cudnnSetStream")[-1].split()[2] == hex(a)
+    call(*operands.arguments, stream=a)
+    again = [int(line.split()[2], 16) for line in standin.log("cudnnSetStream")]
+    assert again == [*given, a], "nobody knows what the failed call left there"
     standin.destroy_stream(a)
     standin.destroy_stream(b)
 
@@ -167,7 +175,7 @@ def test_the_stream_is_set_only_when_it_changes(call: Call, place: Place, standi
 # Devices
 
 
-def test_two_devices_in_turn(call: Call, place: Place, standin: Standin) -> None:
+def test_two_devices_in_turn(call: Call, place: Place, standin: Standin, policy: str) -> None:
     operands = place("thd")
     for device in (0, 1, 1, 0, 1, 0):
         with standin.context(device):
@@ -176,13 +184,19 @@ def test_two_devices_in_turn(call: Call, place: Place, standin: Standin) -> None
             operands.check()
     assert standin.calls("cudnnCreate") == 2
     assert standin.live("plan") == 2
+    if policy == "record":
+        assert standin.calls("cuGraphLaunch") == 4
+        assert standin.live("exec") == 2
+        return
     seen = [(handle, plan, workspace) for handle, plan, _, _, workspace in launches(standin)]
     assert [seen.index(item) for item in seen] == [0, 1, 1, 0, 1, 0]
     first, second = seen[:2]
     assert all(mine != others for mine, others in zip(first, second, strict=True))
 
 
-def test_two_contexts_of_one_device(call: Call, place: Place, standin: Standin) -> None:
+def test_two_contexts_of_one_device(
+    call: Call, place: Place, standin: Standin, policy: str
+) -> None:
     operands = place("thd")
     contexts = [standin.current_context(), standin.new_context(0)]
     for number in (0, 1, 0, 1):
@@ -193,7 +207,11 @@ def test_two_contexts_of_one_device(call: Call, place: Place, standin: Standin) 
     standin.set_context(contexts[0])
     assert standin.calls("cudnnCreate") == 2
     assert standin.live("plan") == 1
-    assert len({workspace for *_, workspace in launches(standin)}) == 2
+    if policy == "record":
+        # The plan's functions belong to the first context: the other one's go direct.
+        assert standin.calls("cuGraphLaunch") == 1
+    else:
+        assert len({workspace for *_, workspace in launches(standin)}) == 2
 
 
 def test_devices_at_once(call: Call, place: Place, standin: Standin) -> None:

@@ -26,10 +26,11 @@ def stream(standin: Standin) -> Iterator[int]:
 
 
 def blocks(standin: Standin) -> list[int]:
-    """The workspace of each execution so far."""
+    """The workspace of each direct execution so far, and of those that were captured."""
     return [int(line.split()[-1], 16) for line in standin.log("cudnnBackendExecute")]
 
 
+@pytest.mark.parametrize("policy", ["direct"], indirect=True)
 def test_streams_have_blocks_of_their_own(
     load: Load, place: Place, standin: Standin, stream: int
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_block_grows_and_the_old_one_stays(load: Load, place: Place, standin: 
     assert held_bytes() == MEBIBYTE
 
 
+@pytest.mark.parametrize("policy", ["direct"], indirect=True)
 def test_a_new_stream_at_an_old_address_has_its_own_block(
     load: Load, place: Place, standin: Standin
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_new_stream_at_an_old_address_has_its_own_block(
     standin.destroy_stream(second)
 
 
+@pytest.mark.parametrize("policy", ["direct"], indirect=True)
 def test_per_thread_streams_have_blocks_of_their_own(
     load: Load, place: Place, standin: Standin, on_thread: Callable[..., Any]
 ) -> None:

@@ -187,7 +187,7 @@ class Standin(GraphCalls):
             raise ValueError(f"device {device}: expected 0 to 7")
 
     def set_execute_delay(self, seconds: float) -> None:
-        """Let every cudnnBackendExecute last at least so long, to make races visible."""
+        """Let every cudnnBackendExecute and cuGraphLaunch last so long, to make races visible."""
         self.driver.standin_set_execute_delay(ctypes.c_long(round(seconds * 1e6)))
 
     # Contexts

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum { MAX_FAILURES = 64, LOG_LINES = 4096, LOG_WIDTH = 160 };
 
@@ -94,6 +95,14 @@ void log_call(const char *format, ...)
 }
 
 long execute_delay(void) { return atomic_load(&delay); }
+
+void sleep_delay(void)
+{
+    long microseconds = execute_delay();
+    if (microseconds > 0) {
+        nanosleep(&(struct timespec){microseconds / 1000000, microseconds % 1000000 * 1000}, NULL);
+    }
+}
 
 void reset_bookkeeping(void)
 {

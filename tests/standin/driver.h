@@ -46,6 +46,7 @@ void add_live(enum live_kind kind, int change);
 void violate(enum violation kind);
 __attribute__((format(printf, 1, 2))) void log_call(const char *format, ...);
 long execute_delay(void);
+void sleep_delay(void);
 void reset_bookkeeping(void);
 
 #define ENTER(name)                                                                                \

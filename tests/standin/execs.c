@@ -190,6 +190,7 @@ EXPORT CUresult cuGraphLaunch(struct exec *exec, CUstream stream)
     ENTER_INITIALIZED(cuGraphLaunch);
     REQUIRE_SUCCESS(check_exec(exec));
     use(exec);
+    sleep_delay();
     CUresult status = submit(stream, &(struct launch_node){.type = NODE_GRAPH, .after = {-1, -1},
                                                            .child = exec}, 1);
     end_use(exec);

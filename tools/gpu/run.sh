@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the GPU tests and the benchmarks on a host with an NVIDIA GPU, PyTorch and a C++ compiler.
 #
-#   tools/gpu/run.sh [install] [tests] [bench] [gil]     all of them when none is named
+#   tools/gpu/run.sh [install] [tests] [bench] [gil] [memcheck]     all of them when none is named
 #
 # OUT     folder for logs and results (./gpu-results)
 # WHEELS  folder of wheels for what the host lacks, such as the cuDNN frontend (./.whl)
@@ -38,13 +38,22 @@ print("frontend", cudnn.__version__, "cuDNN", cudnn.backend_version_string())
 END
 }
 
-for name in "${@:-install tests bench gil}"; do
+memcheck() {
+    local directory
+    directory=$(mktemp -d)
+    cudnn-bindgen build "$PLANS"/*.plan -d "$directory" || return
+    # API errors: asking a kernel for parameters ends with one past the last.
+    compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 python3 tools/gpu/memcheck.py "$directory"
+}
+
+for name in "${@:-install tests bench gil memcheck}"; do
     for part in $name; do
         case $part in
         install) step install set_up ;;
         tests) step tests python3 -m pytest tests/gpu -ra -q -p no:cacheprovider --junitxml="$OUT/tests.xml" ;;
         bench) step host_overhead python3 benchmarks/host_overhead.py "$PLANS"/*.plan --built --json "$OUT/host_overhead.json" ;;
         gil) step gil python3 benchmarks/gil.py "$PLANS"/sdpa_dense.plan --json "$OUT/gil.json" ;;
+        memcheck) step memcheck memcheck ;;
         *) echo "unknown step: $part" >&2 && exit 2 ;;
         esac
     done
