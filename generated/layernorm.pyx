@@ -170,8 +170,7 @@ _PLAN = PlanParts(
     cudnn_version=91900,
     sm=90,
     uids=(1, 2, 3, 4, 5, 6, 7),
-    constants=(
-    ),
+    constants=(),
     workspace_parts=(),
     replacements=(),
     dropped=(),

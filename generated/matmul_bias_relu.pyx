@@ -149,8 +149,7 @@ _PLAN = PlanParts(
     cudnn_version=91900,
     sm=90,
     uids=(1, 2, 3, 6),
-    constants=(
-    ),
+    constants=(),
     workspace_parts=(),
     replacements=(),
     dropped=(),

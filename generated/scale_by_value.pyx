@@ -142,8 +142,7 @@ _PLAN = PlanParts(
     cudnn_version=91900,
     sm=90,
     uids=(1, 2, 3),
-    constants=(
-    ),
+    constants=(),
     workspace_parts=(),
     replacements=(),
     dropped=(),
