@@ -1,4 +1,4 @@
-// The CUDA graph calls that recording needs, by the names and layouts of cuda.h (CUDA 12.4 and newer).
+// The CUDA graph calls that recording needs, as cuda.h names and lays them out (CUDA 12.4, newer).
 //
 // Declared here, because neither headers nor libraries of CUDA are needed to build this project.
 #pragma once

@@ -133,7 +133,8 @@ inline bool launch_recorded(RecordStore*& store, const RecordedCall& call, Launc
         if (!record) return false;
     }
     bool patched = false;
-    const int status = record->launch(call.work.addresses, call.work.count, call.work.stream, &patched);
+    const Recordable& work = call.work;
+    const int status = record->launch(work.addresses, work.count, work.stream, &patched);
     if (status) {
         // The direct path will work, or say what is wrong.
         entry.empty();

@@ -69,8 +69,8 @@ class CapturedGraph {
     void* graph_ = nullptr;
 };
 
-// Where `room` bytes are free that none of the addresses lies in: above all of them, or in the widest
-// gap where that would leave the 47 bits of a user's address space.
+// Where `room` bytes are free that none of the addresses lies in: above all of them, or in the
+// widest gap where that would leave the 47 bits of a user's address space.
 inline uint64_t find_room(std::vector<uint64_t> addresses, uint64_t room) {
     addresses.push_back(0);
     std::sort(addresses.begin(), addresses.end());
@@ -85,9 +85,9 @@ inline uint64_t find_room(std::vector<uint64_t> addresses, uint64_t room) {
     return found;
 }
 
-// The addresses of the three captures: those of the call, and twice others that nothing is at, which
-// is fine for work that is never launched. Whatever depends on more than the address itself differs
-// between them in a way that no single operand explains:
+// The addresses of the three captures: those of the call, and twice others that nothing is at,
+// which is fine for work that is never launched. Whatever depends on more than the address itself
+// differs between them in a way that no single operand explains:
 // - alignment: in the second all are multiples of 2 MiB, in the third none is better aligned than
 //   it is to be proven for;
 // - order: in the second addresses rise with the operand, in the third they fall;

@@ -201,6 +201,19 @@ def load_case(load: Callable[[str], ModuleType]) -> Callable[[str], ModuleType]:
 
 
 @pytest.fixture
+def thd(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("thd")
+
+
+@pytest.fixture(params=["execute", "enqueue"])
+def call(
+    request: pytest.FixtureRequest, thd: ModuleType, load: Callable[[str], ModuleType]
+) -> Callable[..., None]:
+    """Python's way in, which holds the GIL, and Cython's, which does not."""
+    return thd.execute if request.param == "execute" else load("caller").call
+
+
+@pytest.fixture
 def place(standin: Standin) -> Iterator[Callable[..., Operands]]:
     """Make operands for a case; they are freed after the test."""
     placed: list[Operands] = []

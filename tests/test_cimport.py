@@ -26,11 +26,6 @@ Place = Callable[..., Any]
 
 
 @pytest.fixture
-def thd(load: Load) -> ModuleType:
-    return load("thd")
-
-
-@pytest.fixture
 def call(thd: ModuleType, load: Load) -> Callable[..., None]:
     """Calls `enqueue` without the GIL; see conftest.caller_text."""
     return load("caller").call

@@ -21,11 +21,6 @@ pytestmark = pytest.mark.parametrize("policy", ["record"], indirect=True)
 
 
 @pytest.fixture
-def thd(load: Load) -> ModuleType:
-    return load("thd")
-
-
-@pytest.fixture
 def streams(standin: Standin) -> Iterator[list[int]]:
     made = [standin.stream(), standin.stream(blocking=True), standin.stream(priority=-5)]
     yield [0, 1, 2, *made]
