@@ -12,8 +12,8 @@ namespace cudnn_bindgen {
 
 // Most callers come with the same few sets of addresses again and again (the layers of a model, the
 // buffers of a double-buffered loop), and a launch with the addresses it had last needs no patch.
-// So a set that comes for the second time gets an executable of its own; all others share one, which
-// is patched for each.
+// So a set that comes for the second time gets an executable of its own. All others share one and
+// patch it each time.
 class LaunchRecord {
   public:
     enum : size_t { kMaxExecutables = 32 };
