@@ -66,6 +66,7 @@ class PlanParts:
     dropped: tuple[int, ...]
     workspace_size: int
     text: bytes
+    alignments: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,4 +264,5 @@ def _plan_parts(plan: PlanInfo, digest: str, arguments: tuple[Argument, ...]) ->
         dropped=tuple(sorted(sources - set(plan.variant_pack_uids))),
         workspace_size=plan.frontend_workspace_size,
         text=plan.text.encode(),
+        alignments=tuple((uid, size) for uid, size in plan.aligned_operands if uid in bound),
     )

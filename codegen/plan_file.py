@@ -53,4 +53,5 @@ def read_plan_parts(source: bytes | str | os.PathLike[str]) -> dict[str, Any]:
         "dropped": plan.dropped,
         "workspace_size": plan.workspace_size,
         "text": plan.text,
+        "alignments": plan.alignments,
     }

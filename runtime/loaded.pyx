@@ -35,6 +35,12 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
     if set(parts.uids) != set(slots):
         here = ", ".join(map(str, sorted(slots)))
         raise PlanMismatchError(module, "uids", ", ".join(map(str, parts.uids)), here)
+    # `execute` checks what the module was emitted for, so a plan must not ask for more.
+    for uid, size in parts.alignments:
+        operand = operands[slots[uid]]
+        if size > operand.alignment:
+            what = f"an alignment of {operand.argument} of"
+            raise PlanMismatchError(module, what, str(size), str(operand.alignment))
     loaded = new LoadedPlan()
     try:
         _lay_out(loaded, slots, parts)

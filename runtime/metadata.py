@@ -66,6 +66,8 @@ class PlanParts(NamedTuple):
         Bytes that the parts above take, before cuDNN's own workspace.
     text
         cuDNN's serialized execution plan.
+    alignments
+        ``(uid, bytes)``: what the plan asks of arguments' addresses, where it says so.
     """
 
     fingerprint: str
@@ -78,6 +80,7 @@ class PlanParts(NamedTuple):
     dropped: tuple[int, ...]
     workspace_size: int
     text: bytes
+    alignments: tuple[tuple[int, int], ...] = ()
 
 
 # Bytes of a scalar's storage, by data type.

@@ -85,6 +85,11 @@ def wrong_plans() -> dict[str, tuple[Any, type[Exception], str]]:
         "missing file": ("/nonexistent/a.plan", FileNotFoundError, "a.plan"),
         "number": (5, TypeError, "."),
         "other graph": (other_graph.plan, PlanMismatchError, fingerprints),
+        "alignment": (
+            edited(parts, aligned_operands={"1": [256, 2]}),
+            PlanMismatchError,
+            "alignment of .*_ptr of 256, here is an alignment of .*_ptr of 16",
+        ),
         "version": (edited_text(parts, version=92700), PlanMismatchError, "cuDNN 92700.*91900"),
         "sm": (edited_text(parts, sm=1000), PlanMismatchError, "SM 100, here is SM 90"),
         "uids": (
