@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 import ubjson
 
+from cudnn_bindgen.codegen.dialects.ubjson_scan import check_sizes
 from cudnn_bindgen.codegen.errors import GraphFormatError
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ def decode_json(data: bytes) -> Any:
 
 def decode_ubjson(data: bytes) -> Any:
     """Decode UBJSON as nlohmann-json writes it (big-endian)."""
+    check_sizes(data)
     try:
         return ubjson.loadb(data, no_bytes=True)
     except ubjson.DecoderException as error:
