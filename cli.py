@@ -184,9 +184,10 @@ def show(graph: Path, as_json: bool, launch: bool) -> None:
     from cudnn_bindgen.codegen.show import as_document, print_tables
 
     model = read_graph(graph.read_bytes(), str(graph))
-    document = as_document(model, bind(model))
+    binding = bind(model)
+    document = as_document(model, binding)
     if launch:
-        document["launch"] = _describe_launch(graph)
+        document["launch"] = _describe_launch(graph, binding)
     if as_json:
         import msgspec
 
@@ -195,7 +196,7 @@ def show(graph: Path, as_json: bool, launch: bool) -> None:
         print_tables(document, graph.name)
 
 
-def _describe_launch(graph: Path) -> list[dict[str, object]]:
+def _describe_launch(graph: Path, binding: Binding) -> list[dict[str, object]]:
     import importlib.util
     import tempfile
 
@@ -205,7 +206,7 @@ def _describe_launch(graph: Path) -> list[dict[str, object]]:
     module = module_name(graph.stem)
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
-        write_files(directory, render(_read(graph), module, graph.name))
+        write_files(directory, render(binding, module, graph.name))
         try:
             compiled = compile_module(directory / f"{module}.pyx", directory)
         except CompileError as error:

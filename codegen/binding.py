@@ -158,11 +158,8 @@ def _arguments(graph: Graph) -> tuple[Argument, ...]:
         if not tensors[use.uid].is_virtual:
             first.setdefault(use.uid, use)
     structural = _structural_names(first)
-    bound = [
-        (_group(use, tensors[uid]), use)
-        for uid, use in first.items()
-        if _is_bound(tensors[uid], graph.plan)
-    ]
+    callers = _callers_uids(graph)
+    bound = [(_group(use, tensors[uid]), use) for uid, use in first.items() if uid in callers]
     bound.sort(key=lambda item: item[0])
     names = naming.choose_names(
         [structural[use.uid] for _, use in bound], [tensors[use.uid].name for _, use in bound]
@@ -216,18 +213,22 @@ def _group(use: _Use, tensor: Tensor) -> int:
     return _DEFAULT_SCALAR if tensor.value else _REQUIRED_SCALAR
 
 
-def _is_bound(tensor: Tensor, plan: PlanInfo | None) -> bool:
-    """Whether the caller binds this non-virtual tensor (docs/design.md, Scalars)."""
-    if tensor.value is not None and naming.is_made_up(tensor.name):
-        return False
+def _callers_uids(graph: Graph) -> set[int]:
+    """Return which tensors, if not virtual, the caller binds (docs/design.md, Scalars)."""
+    uids = {
+        tensor.uid
+        for tensor in graph.tensors
+        if tensor.value is None or not naming.is_made_up(tensor.name)
+    }
+    plan = graph.plan
     if plan is None:
-        return True
-    supplied = {part.uid for part in plan.workspace_parts}
-    supplied |= {replacement.target for replacement in plan.replacements}
-    if tensor.value is None:
-        supplied |= {uid for uid, _ in plan.constants}
-    asked = {*plan.variant_pack_uids, *(replacement.source for replacement in plan.replacements)}
-    return tensor.uid in asked - supplied
+        return uids
+    uids &= {*plan.variant_pack_uids, *(replacement.source for replacement in plan.replacements)}
+    uids -= {part.uid for part in plan.workspace_parts}
+    uids -= {replacement.target for replacement in plan.replacements}
+    # A constant with a value in the graph is that scalar's default, and stays the caller's.
+    with_value = {tensor.uid for tensor in graph.tensors if tensor.value is not None}
+    return uids - ({uid for uid, _ in plan.constants} - with_value)
 
 
 def _alignment(use: _Use, tensor: Tensor, aligned: dict[int, int]) -> int:

@@ -74,14 +74,14 @@ def render(binding: Binding, module: str, source: str) -> dict[str, str]:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - Cython, not HTML; text.py escapes
     )
-    fields = _fields(binding, module, source)
+    fields = _fields(binding, source)
     return {
         f"{module}.{suffix}": environment.get_template(f"module.{suffix}.jinja").render(fields)
         for suffix in _SUFFIXES
     }
 
 
-def _fields(binding: Binding, module: str, source: str) -> dict[str, Any]:
+def _fields(binding: Binding, source: str) -> dict[str, Any]:
     c_types = [_c_type(argument) for argument in binding.arguments]
     return {
         "abi": RUNTIME_ABI,
@@ -90,7 +90,6 @@ def _fields(binding: Binding, module: str, source: str) -> dict[str, Any]:
         "fingerprint": binding.fingerprint,
         "graph": _graph(binding, source),
         "is_empty": binding.is_empty,
-        "module": module,
         "plan": _plan(binding.plan) if binding.plan else None,
         "source": shorten(source, 60),
         "stdint": sorted({c.c_type for c in c_types if c.c_type.endswith("_t")}),

@@ -174,9 +174,7 @@ cdef list graph_launch_nodes(void* graph):
     cdef LoadedPlan* loaded
     cdef Handle* handle
     try:
-        loaded = self.loaded.load()
-        if loaded == NULL:
-            _refuse_unloaded(self)
+        loaded = _loaded_plan(self)
         handle = current_handle(NULL, self.owner)
         nodes = describe_loaded(self, loaded, handle, _device_plan(self, loaded, handle))
     finally:
@@ -192,9 +190,7 @@ cdef list graph_launch_nodes(void* graph):
 
 
 cdef int _execute(Graph* self, void** slots, void* workspace, CUstream stream) except -1 nogil:
-    cdef LoadedPlan* loaded = self.loaded.load()
-    if loaded == NULL:
-        return _refuse_unloaded(self)
+    cdef LoadedPlan* loaded = _loaded_plan(self)
     cdef Handle* handle = current_handle(stream, self.owner)
     cdef const Plan* plan = _device_plan(self, loaded, handle)
     cdef int64_t size = loaded.frontend_workspace + plan.workspace_size
@@ -204,10 +200,15 @@ cdef int _execute(Graph* self, void** slots, void* workspace, CUstream stream) e
 
 
 cdef int64_t _workspace_size(Graph* self) except -1 nogil:
+    cdef LoadedPlan* loaded = _loaded_plan(self)
+    return loaded.frontend_workspace + _device_plan_of_current(self, loaded).workspace_size
+
+
+cdef LoadedPlan* _loaded_plan(Graph* self) except NULL nogil:
     cdef LoadedPlan* loaded = self.loaded.load()
     if loaded == NULL:
-        return _refuse_unloaded(self)
-    return loaded.frontend_workspace + _device_plan_of_current(self, loaded).workspace_size
+        _refuse_unloaded(self)
+    return loaded
 
 
 cdef Plan* _device_plan_of_current(Graph* self, LoadedPlan* loaded) except NULL nogil:

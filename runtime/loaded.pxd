@@ -39,7 +39,7 @@ cdef cppclass LoadedPlan:
     vector[WorkspacePart] parts
     vector[float] values         # what copying parts read, also when a captured graph is replayed
     vector[Replacement] replacements
-    atomic[Plan*] by_device[64]
+    atomic[Plan*] by_device[MAX_DEVICES]
     PlanRecords records          # launch records of it, on all handles
 
 cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object parts) except NULL

@@ -5,7 +5,6 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 cdef extern from "launch_policy.hpp" namespace "cudnn_bindgen" nogil:
-    enum: POLICY_AUTO "cudnn_bindgen::kAuto"
     enum: POLICY_DIRECT "cudnn_bindgen::kDirect"
     enum: POLICY_RECORD "cudnn_bindgen::kRecord"
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from cudnn_bindgen.codegen.dialects.document import Document
 from cudnn_bindgen.codegen.errors import GraphFormatError
 
-NAME = "refused"
-
-
 _PYTHON_PLAN = b"CUDNN_FE_PYPLAN\0"
 
 
