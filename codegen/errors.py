@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from cudnn_bindgen.codegen.text import printable
+from cudnn_bindgen.codegen.text import printable, shorten
+
+# Of each part of a message; what a file holds may be of any length.
+_LONGEST = 300
+
+# The remedy for what no frontend writes.
+WRITE_AGAIN = "the file is damaged or was edited: write it again from the graph"
 
 
 class GraphFormatError(ValueError):
@@ -15,21 +21,29 @@ class GraphFormatError(ValueError):
     path
         JSON path of the offending value, such as ``$.tensors[3].uid``; empty for the whole file.
     hint
-        What the user can do about it; may be empty.
+        What the user can do about it.
     file
-        Name of the file as the user gave it; filled in by the reader.
+        Name of the file as the user gave it; filled in by the reader, as are the next two.
+    dialect
+        What the file was taken for.
+    line
+        Where in a log the graph stands, counted from 1; 0 if the file is the graph.
     """
 
-    def __init__(self, problem: str, *, path: str = "", hint: str = "", file: str = "") -> None:
+    def __init__(self, problem: str, *, path: str = "", hint: str = WRITE_AGAIN) -> None:
         super().__init__(problem)
         self.problem = problem
         self.path = path
         self.hint = hint
-        self.file = file
+        self.file = ""
+        self.dialect = ""
+        self.line = 0
 
     def __str__(self) -> str:
-        parts = [printable(part) for part in (self.file, self.path, self.problem) if part]
-        return ": ".join(parts) + (f" ({printable(self.hint)})" if self.hint else "")
+        line = f"line {self.line}" if self.line else ""
+        parts = (self.file, line, self.path, self.problem)
+        place = ": ".join(shorten(part, _LONGEST) for part in parts if part)
+        return f"{place} ({printable(self.hint)})"
 
 
 class EmitError(ValueError):

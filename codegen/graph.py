@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cudnn_bindgen.codegen.errors import GraphFormatError
+
 # Bits of one element of each frontend data type (nvidia-cudnn-frontend 1.32, DataType_t).
 BITS: Mapping[str, int] = {
     "BFLOAT16": 16,
@@ -168,9 +170,9 @@ class PlanInfo:
 class Graph:
     """A whole graph.
 
-    Invariants: tensors are sorted by uid, uids are unique and not -1; nodes keep the file's
-    order, which is a topological one; no tensor is the output of two nodes; some output is not
-    virtual.
+    Invariants: tensors are sorted by uid, uids are unique and not -1; nodes keep the file's order
+    and have no cycle; no tensor is the output of two nodes; some output is not virtual. `warnings`
+    say what is odd about it nevertheless.
     """
 
     dialect: str
@@ -178,6 +180,7 @@ class Graph:
     nodes: tuple[Node, ...]
     context: Mapping[str, Any]
     plan: PlanInfo | None = None
+    warnings: tuple[GraphFormatError, ...] = field(default=(), compare=False)
 
     @property
     def is_override_shape_enabled(self) -> bool:

@@ -85,12 +85,14 @@ def choose_names(structural: Sequence[str], given: Sequence[str]) -> list[str]:
     """
     wanted = ["" if is_made_up(name) else identifier(name) for name in given]
     taken = {name for name, want in zip(structural, wanted, strict=True) if not want}
+    next_number: dict[str, int] = {}
     names = []
     for name, want in zip(structural, wanted, strict=True):
         if want:
-            name, number = want, 2
+            name, number = want, next_number.get(want, 2)
             while name in taken:
                 name, number = f"{want}_{number}", number + 1
+            next_number[want] = number
             taken.add(name)
         names.append(name)
     return names

@@ -37,11 +37,11 @@ def read_plan_parts(source: bytes | str | os.PathLike[str]) -> dict[str, Any]:
         data, file = Path(source).read_bytes(), os.fspath(source)
     plan = bind(read_graph(data, file)).plan
     if plan is None:
-        raise GraphFormatError(
-            "expected a plan, got structure only",
-            hint="write the file with graph.serialize()",
-            file=file,
+        refusal = GraphFormatError(
+            "expected a plan, got structure only", hint="write the file with graph.serialize()"
         )
+        refusal.file = file
+        raise refusal
     return {
         "fingerprint": plan.fingerprint,
         "cudnn_version": plan.cudnn_version,

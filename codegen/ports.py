@@ -245,6 +245,15 @@ def order_outputs(tag: str, ports: Iterable[str]) -> list[str]:
     return known + sorted(found.difference(known), key=_natural_key)
 
 
+def find_unknown(tag: str, ports: Iterable[str]) -> list[str]:
+    """Return those of a known tag's ports that its table lacks."""
+    table = PORTS[tag]
+    if not table.inputs and not table.optional:  # any number of inputs
+        return [port for port in ports if port not in table.outputs and not port.isdecimal()]
+    known = {*table.inputs, *table.optional, *table.outputs}
+    return [port for port in ports if port not in known]
+
+
 def fields_with_tensors(tag: str) -> tuple[str, ...]:
     """Return the node fields that hold whole tensor objects."""
     return PORTS.get(tag, _UNKNOWN).tensors_in_node

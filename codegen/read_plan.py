@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec import Meta
 
-from cudnn_bindgen.codegen.dialects.decode import decode_json, located
-from cudnn_bindgen.codegen.dialects.document import PlanDocument
+from cudnn_bindgen.codegen.dialects.decode import decode_json_as, placed
+from cudnn_bindgen.codegen.dialects.document import Int64, PlanDocument
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.graph import PlanInfo, Replacement, Tensor, WorkspacePart
-from cudnn_bindgen.codegen.scalar import read_scalar
+from cudnn_bindgen.codegen.scalar import read_float, read_scalar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -19,19 +20,23 @@ R = TypeVar("R")
 _WHERE = "$.cudnn_backend_data"
 
 
+# What the runtime keeps in a C int.
+_Int = Annotated[int, Meta(ge=0, lt=2**31)]
+
+
 class _Profile(msgspec.Struct, frozen=True):
-    deviceVer: int  # noqa: N815 - cuDNN's own spelling
+    deviceVer: _Int  # noqa: N815 - cuDNN's own spelling
 
 
 class _Engine(msgspec.Struct, frozen=True):
-    engineId: int = -1  # noqa: N815
-    knobChoices: dict[str, int] = {}  # noqa: N815
+    engineId: Int64 = -1  # noqa: N815
+    knobChoices: dict[str, Int64] = {}  # noqa: N815
 
 
 class _Backend(msgspec.Struct, frozen=True):
     """The few fields of cuDNN's own plan text that a binding states."""
 
-    cudnnVersion: int  # noqa: N815
+    cudnnVersion: _Int  # noqa: N815
     GPUProfile: _Profile
     engine: _Engine = _Engine()
 
@@ -40,7 +45,7 @@ def read_plan(document: PlanDocument, tensors: Iterable[Tensor]) -> PlanInfo:
     """Check the plan's uids against `tensors` and build the model of the plan."""
     backend = _read_backend(document.cudnn_backend_data)
     constants = _by_uid(document.pass_by_values, "pass_by_values", read_scalar)
-    parts = _by_uid(document.workspace_modifications, "workspace_modifications", _keep)
+    parts = _by_uid(document.workspace_modifications, "workspace_modifications", _read_part)
     aligned = _by_uid(document.aligned_operands, "aligned_operands", _read_alignment)
     plan = PlanInfo(
         text=document.cudnn_backend_data,
@@ -50,7 +55,7 @@ def read_plan(document: PlanDocument, tensors: Iterable[Tensor]) -> PlanInfo:
         variant_pack_uids=tuple(sorted(set(document.variant_pack_uids))),
         constants=tuple(sorted(constants.items())),
         workspace_parts=tuple(
-            WorkspacePart(uid, operation, offset, tuple(values))
+            WorkspacePart(uid, operation, offset, values)
             for uid, (operation, offset, values) in sorted(parts.items())
         ),
         replacements=tuple(
@@ -62,22 +67,22 @@ def read_plan(document: PlanDocument, tensors: Iterable[Tensor]) -> PlanInfo:
         behavior_notes=tuple(note for notes in document.behavior_notes for note in notes if note),
     )
     _check_uids(plan, {tensor.uid for tensor in tensors})
+    _check_roles(plan)
     _check_parts(plan)
     return plan
 
 
 def _read_backend(text: str) -> _Backend:
     try:
-        raw = decode_json(text.encode())
+        backend: _Backend = decode_json_as(text.encode(), "the plan as JSON text", _Backend)
+    except msgspec.ValidationError as error:
+        refusal = placed(str(error), _WHERE)
     except (GraphFormatError, UnicodeEncodeError):
-        raise GraphFormatError(
-            "expected the plan as JSON text, got broken JSON", path=_WHERE
-        ) from None
-    try:
-        return located(raw, _Backend, _WHERE)
-    except GraphFormatError as error:
-        error.hint = error.hint or "was the plan written by another cuDNN major version?"
-        raise
+        refusal = GraphFormatError("expected the plan as JSON text, got broken JSON", path=_WHERE)
+    else:
+        return backend
+    refusal.hint = "was the plan written by another cuDNN major version, or cut off?"
+    raise refusal
 
 
 def _engine(engine: _Engine) -> str:
@@ -85,8 +90,11 @@ def _engine(engine: _Engine) -> str:
     return " ".join([f"engine {engine.engineId}", *knobs]).replace("CUDNN_KNOB_TYPE_", "")
 
 
-def _keep(value: T, path: str) -> T:
-    return value
+def _read_part(
+    part: tuple[int, int, list[str | float]], path: str
+) -> tuple[int, int, tuple[float, ...]]:
+    operation, offset, values = part
+    return operation, offset, tuple(read_float(value, f"{path}[2]") for value in values)
 
 
 def _read_alignment(item: tuple[int, int], path: str) -> int:
@@ -128,6 +136,22 @@ def _check_uids(plan: PlanInfo, tensors: set[int]) -> None:
                 f"expected the uid of a tensor, got {replacement.source}",
                 path="$.variant_pack_replacements",
             )
+
+
+def _check_roles(plan: PlanInfo) -> None:
+    """Refuse a uid whose address would come from two places."""
+    roles = {uid: "pass_by_values" for uid, _ in plan.constants}
+    sources = {replacement.source for replacement in plan.replacements}
+    others = [(part.uid, "workspace_modifications") for part in plan.workspace_parts]
+    others += [(r.target, "variant_pack_replacements") for r in plan.replacements]
+    for uid, field in others:
+        if uid in roles or uid in sources:
+            raise GraphFormatError(
+                f"expected one place for the address of {uid}, got "
+                f"{roles.get(uid, 'variant_pack_replacements')} too",
+                path=f"$.{field}",
+            )
+        roles[uid] = field
 
 
 def _check_parts(plan: PlanInfo) -> None:

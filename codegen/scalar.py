@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 
 from cudnn_bindgen.codegen.dialects.document import ScalarDocument
@@ -9,31 +10,51 @@ from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.graph import SCALAR_TYPES, Scalar
 from cudnn_bindgen.codegen.text import shorten
 
-_HEX_DIGITS = {"HALF": 4, "FLOAT": 8, "BFLOAT16": 4}
+_FLOATS = ("HALF", "FLOAT", "BFLOAT16")
+_LARGEST = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 _INT_BYTES = {"INT64": 8, "INT32": 4}
 
 
 def read_scalar(document: ScalarDocument, path: str) -> Scalar:
-    """Read one ``{index, value}``; half, float and bfloat16 are hex bit strings, big end first."""
+    """Read one ``{index, value}``.
+
+    FLOAT is a hex string, big end first; HALF and BFLOAT16 are written as the FLOAT that has their
+    value (cudnn_frontend_utils.h, adl_serializer).
+    """
     data_type, value = SCALAR_TYPES[document.index], document.value
     problem = _problem(data_type, value)
     if problem:
         raise GraphFormatError(problem, path=f"{path}.value")
-    if data_type in _HEX_DIGITS:
-        return Scalar(data_type, bytes.fromhex(str(value))[::-1])
+    if data_type in _FLOATS:
+        return Scalar(data_type, _narrow(int(str(value), 16), data_type))
     if data_type == "DOUBLE":
         return Scalar(data_type, struct.pack("<d", value))
     return Scalar(data_type, int(value).to_bytes(_INT_BYTES[data_type], "little", signed=True))
 
 
+def read_float(value: str | float, path: str) -> float:
+    """Read a FLOAT outside of a scalar: its bits as a hex string, or a plain number."""
+    if isinstance(value, float):
+        if math.isfinite(value) and abs(value) > _LARGEST:
+            raise GraphFormatError(f"expected a FLOAT, got {value!r}", path=path)
+        return value
+    problem = _problem("FLOAT", value)
+    if problem:
+        raise GraphFormatError(problem, path=path)
+    return float(struct.unpack("<f", int(value, 16).to_bytes(4, "little"))[0])
+
+
 def _problem(data_type: str, value: str | int | float) -> str:
     got = shorten(repr(value))
-    if data_type in _HEX_DIGITS:
-        digits = _HEX_DIGITS[data_type]
-        expected = f"expected {digits} hex digits, the bits of a {data_type}, got {got}"
-        if not isinstance(value, str) or len(value) != digits:
+    if data_type in _FLOATS:
+        held = "" if data_type == "FLOAT" else f" that a {data_type} can hold"
+        expected = f"expected 8 hex digits, the bits of a FLOAT{held}, got {got}"
+        if not isinstance(value, str) or len(value) != 8:
             return expected
-        return "" if set(value) <= set("0123456789abcdefABCDEF") else expected
+        if not set(value) <= set("0123456789abcdefABCDEF"):
+            return expected
+        bits = int(value, 16)
+        return "" if _widen(_narrow(bits, data_type), data_type) == bits else expected
     if data_type == "DOUBLE":
         # A double of any size is written with a point or an exponent; an int is at most uint64.
         fits = isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 64)
@@ -42,3 +63,31 @@ def _problem(data_type: str, value: str | int | float) -> str:
     if isinstance(value, int) and -limit <= value < limit:
         return ""
     return f"expected an {data_type}, got {got}"
+
+
+def _narrow(bits: int, data_type: str) -> bytes:
+    """Return the bytes of the scalar that has the value of the FLOAT with these bits."""
+    if data_type == "FLOAT":
+        return bits.to_bytes(4, "little")
+    if data_type == "BFLOAT16":
+        return (bits >> 16).to_bytes(2, "little")
+    value = struct.unpack("<f", bits.to_bytes(4, "little"))[0]
+    if value != value:  # NaN: keep sign and payload
+        return (bits >> 16 & 0x8000 | 0x7C00 | bits >> 13 & 0x3FF).to_bytes(2, "little")
+    try:
+        return struct.pack("<e", value)
+    except OverflowError:
+        return struct.pack("<e", float("inf"))
+
+
+def _widen(data: bytes, data_type: str) -> int:
+    """Return the bits of the FLOAT that has a scalar's value."""
+    bits = int.from_bytes(data, "little")
+    if data_type == "FLOAT":
+        return bits
+    if data_type == "BFLOAT16":
+        return bits << 16
+    value = struct.unpack("<e", data)[0]
+    if value != value:
+        return (bits & 0x8000) << 16 | 0x7F800000 | (bits & 0x3FF) << 13
+    return int.from_bytes(struct.pack("<f", value), "little")

@@ -27,6 +27,11 @@ def shorten(text: str, width: int = 40) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
+def member(path: str, key: str) -> str:
+    """Return the JSON path of a member of the object at `path`."""
+    return f"{path}.{key}" if key.isidentifier() else f'{path}["{shorten(key)}"]'
+
+
 def quoted(text: str) -> str:
     """Return what stands between double quotes, single or triple, so that it means `text`."""
     return text.encode("unicode_escape").decode("ascii").replace('"', '\\"')

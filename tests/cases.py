@@ -156,11 +156,12 @@ def real(stem: str) -> dict[str, Any]:
 
 
 def scalar(data_type: str, value: float) -> dict[str, Any]:
-    """Return a `pass_by_value` as a file writes it."""
-    codes = {"HALF": ">e", "FLOAT": ">f", "BFLOAT16": ">f"}
+    """Return a `pass_by_value` as a file writes it: of half and bfloat16 the bits as a float."""
     written: Any = value
-    if data_type in codes:
-        written = struct.pack(codes[data_type], value).hex()[: 4 if data_type == "BFLOAT16" else 8]
+    if data_type in ("HALF", "FLOAT", "BFLOAT16"):
+        written = struct.pack(">f", value).hex()
+        if data_type == "BFLOAT16":
+            written = f"{written[:4]}0000"
     return {"index": SCALAR_TYPES.index(data_type), "value": written}
 
 

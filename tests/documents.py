@@ -13,6 +13,9 @@ from cudnn_bindgen.codegen.read import read_graph
 
 Document = dict[str, Any]
 
+# How a message ends unless it has a remedy of its own.
+WRITE_AGAIN = "(the file is damaged or was edited: write it again from the graph)"
+
 TESTS = Path(__file__).parent
 DATA = TESTS / "data"
 STRUCTURES = sorted((DATA / "structure-v2").glob("*.json"))
@@ -20,6 +23,11 @@ PLANS = sorted((DATA / "plans").glob("*/*.plan"))
 # Their shapes were never inferred, so no binding can be made of them.
 HALF_INFERRED = ("dropout", "slice_concat")
 READABLE = [*PLANS, *(path for path in STRUCTURES if path.stem not in HALF_INFERRED)]
+
+
+def with_remedy(message: str) -> str:
+    """Return a message as it is printed: with its own remedy, or the one for damaged files."""
+    return message if message.endswith(")") else f"{message} {WRITE_AGAIN}"
 
 
 def file_id(path: Path) -> str:

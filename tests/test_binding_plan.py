@@ -86,7 +86,7 @@ def test_scalars_with_a_default_come_after_those_without() -> None:
 
 
 def test_the_type_of_a_default_is_that_of_its_value() -> None:
-    raw = scale_graph(scalar(2, "alpha", {"index": 4, "value": 0.1}, data_type="FLOAT"))
+    raw = scale_graph(scalar(2, "alpha", {"index": 4, "value": 0.1}, data_type=None))
     assert bind_document(raw).scalars[0].data_type == "DOUBLE"
 
 
@@ -118,7 +118,7 @@ def test_a_scalar_without_a_value_that_the_plan_has_is_not_asked_for() -> None:
 
 def test_tensors_that_live_in_the_workspace_are_not_asked_for() -> None:
     structure = add_graph()
-    structure["tensors"].append(tensor(7, "scratch"))
+    structure["tensors"].append(tensor(7, "scratch", is_virtual=True))
     raw = plan_document(
         structure,
         variant_pack_uids=[1, 2, 3, 7, 60],

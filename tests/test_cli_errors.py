@@ -20,8 +20,9 @@ BAD_FILES = {
     "truncated plan": (to_ubjson(plan_document(add_graph()))[:-9], "expected a plan file, "),
     "no graph": (b"\x7fELF\x02", "expected a graph file, got b"),
     "bad tensor": (GOOD.replace(b'"uid": 3', b'"uid": -1'), "$.tensors[2].uid: expected an assign"),
-    "v1": (GOOD.replace(b'"2.0"', b'"1.0"'), '$.json_version: expected "2.0", got "1.0"'),
-    "log": (b'x\n{"context": 1}\n', "expected one graph, got text with graphs in it"),
+    "v3": (GOOD.replace(b'"2.0"', b'"3.0"'), '$.json_version: expected "2.0" or "1.0", got'),
+    "log": (b'x\n{"context": 1}\n', 'line 2: $: expected a field "json_version", got none'),
+    "log of two": (b'{"context": 1}\n{"context": 2}\n', "expected one graph, got 2"),
     "python plan": (b"CUDNN_FE_PYPLAN\0", "expected a backend plan, got the plan of a Python "),
     "deep": (b'{"a":' * 10_000, "expected a graph file, got JSON nested too deep"),
 }

@@ -9,19 +9,24 @@ import pytest
 from documents import (
     HALF_INFERRED,
     STRUCTURES,
+    WRITE_AGAIN,
     Document,
     add_graph,
     document,
     node,
+    scalar,
     tensor,
     to_json,
+    with_remedy,
 )
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.graph import BITS
 from cudnn_bindgen.codegen.read import read_graph
 
 Edit = Callable[[Document], Any]
 VALIDATE = "(call graph.validate() before dumping the graph)"
+KNOWN_TYPES = f"(known are {', '.join(BITS)})"
 NOT_INFERRED = (
     "expected the shape of an operand, got []: the graph was dumped before its shapes were "
     "inferred (call graph.validate() first, or set dim and stride of this tensor)"
@@ -63,7 +68,8 @@ def more(*tensors: Document) -> Edit:
 
 
 def value(index: int, bits: Any) -> Edit:
-    return at(1, is_pass_by_value=True, pass_by_value={"index": index, "value": bits})
+    pass_by_value = {"index": index, "value": bits}
+    return at(1, is_pass_by_value=True, pass_by_value=pass_by_value, data_type=None)
 
 
 NO_IO_TYPE: Edit = lambda raw: raw["context"].update(io_data_type=None)  # noqa: E731
@@ -96,10 +102,15 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     ),
     "uid twice": (
         at(2, uid=1),
-        "$.tensors[2].uid: expected a uid of its own, got 1, the uid of $.tensors[0] too",
+        "$.tensors[2].uid: expected a uid of its own, got 1, the uid of $.tensors[0] too "
+        "(set_uid() each tensor to another number, or none of them)",
     ),
     "uid unset": (at(1, uid=-1), f"$.tensors[1].uid: expected an assigned uid, got -1 {VALIDATE}"),
-    "rank": (at(0, stride=[4]), "$.tensors[0].stride: expected 2 entries as in dim, got 1"),
+    "rank": (
+        at(0, stride=[4]),
+        "$.tensors[0].stride: expected 2 entries as in dim, got 1 "
+        "(set dim and stride of this tensor to the same rank)",
+    ),
     "dangling input": (
         node_with(inputs={"IN_0": 1, "IN_1": 9}),
         "$.nodes[0].inputs.IN_1: expected the uid of a tensor, got 9",
@@ -110,12 +121,21 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     ),
     "dangling ragged offset": (
         at(0, ragged_offset_uid=9),
-        "$.tensors[0].ragged_offset_uid: expected the uid of a tensor, got 9",
+        "$.tensors[0].ragged_offset_uid: expected the uid of a tensor in device memory, got 9",
+    ),
+    "its own ragged offset": (
+        at(0, ragged_offset_uid=1),
+        "$.tensors[0].ragged_offset_uid: expected the uid of another tensor, got this one's",
+    ),
+    "scalar as ragged offset": (
+        both(at(0, ragged_offset_uid=9), more(scalar(9))),
+        "$.tensors[0].ragged_offset_uid: expected the uid of a tensor in device memory, got 9",
     ),
     "virtual ragged offset": (
         both(at(0, ragged_offset_uid=9), more(tensor(9, is_virtual=True))),
         "$.tensors[0].ragged_offset_uid: expected a tensor that a node writes, "
-        "got virtual tensor 9, which none does",
+        "got virtual tensor 9, which none does "
+        "(call set_is_virtual(False) on it if the caller has it)",
     ),
     "written twice": (
         lambda raw: raw["nodes"].append(node("RELU", {"X": 1}, {"Y": 3})),
@@ -130,7 +150,8 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "virtual without producer": (
         at(1, is_virtual=True),
         "$.nodes[0].inputs.IN_1: expected a tensor that a node writes, "
-        "got virtual tensor 2, which none does",
+        "got virtual tensor 2, which none does "
+        "(call set_is_virtual(False) on it if the caller has it)",
     ),
     "no output": (
         at(2, is_virtual=True),
@@ -145,21 +166,24 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     ),
     "unknown data type": (
         at(0, data_type="FLOAT\n8"),
-        "$.tensors[0].data_type: expected a data type such as BFLOAT16, got FLOAT\\n8",
+        "$.tensors[0].data_type: expected a data type such as BFLOAT16, got FLOAT\\n8 "
+        f"{KNOWN_TYPES}",
     ),
     "unknown data type to inherit": (
         both(at(0, data_type=None), lambda raw: raw["context"].update(io_data_type="HALFS")),
-        "$.context.io_data_type: expected a data type such as BFLOAT16, got HALFS",
+        f"$.context.io_data_type: expected a data type such as BFLOAT16, got HALFS {KNOWN_TYPES}",
     ),
     "no data type to inherit": (
         both(at(0, data_type=None), NO_IO_TYPE),
         "$.tensors[0].data_type: expected a data type, "
-        "got null and no context.io_data_type to inherit",
+        "got null and no context.io_data_type to inherit "
+        "(set the tensor's data_type, or io_data_type of the graph)",
     ),
     "no data type at no port": (
         both(more(tensor(9, dim=[1], stride=[1], data_type=None)), NO_IO_TYPE),
         "$.tensors[3].data_type: expected a data type, "
-        "got null and no context.io_data_type to inherit",
+        "got null and no context.io_data_type to inherit "
+        "(set the tensor's data_type, or io_data_type of the graph)",
     ),
     "alignment 0": (at(0, alignment=0), "$.tensors[0].alignment: expected int >= 1"),
     "alignment 24": (
@@ -169,7 +193,48 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "scalar of a type that no argument has": (
         at(1, is_pass_by_value=True, data_type="INT8"),
         "$.tensors[1].data_type: expected one of INT64, INT32, HALF, FLOAT, DOUBLE, BFLOAT16 "
-        "for a scalar, got INT8",
+        "for a scalar, got INT8 (set the scalar's data_type)",
+    ),
+    "scalar with many elements": (
+        at(1, is_pass_by_value=True, data_type="FLOAT"),
+        "$.tensors[1].dim: expected one element for a scalar, got (2, 4) "
+        "(pass it as a tensor in device memory: set_is_pass_by_value(False))",
+    ),
+    "scalar of another type than its tensor": (
+        both(value(3, "3F800000"), at(1, data_type="INT64", dim=[1], stride=[1])),
+        "$.tensors[1].pass_by_value.index: expected INT64 as in data_type, got a FLOAT",
+    ),
+    "scalar that a node writes": (
+        at(2, is_pass_by_value=True, dim=[1, 1]),
+        "$.nodes[0].outputs.OUT_0: expected a tensor in device memory, "
+        "got 3, a scalar passed by value",
+    ),
+    "cycle": (
+        lambda raw: raw["nodes"].append(node("RELU", {"X": 3}, {"Y": 1})),
+        "$.nodes[0]: expected inputs that other nodes write, "
+        "got some that depend on this node's outputs",
+    ),
+    "node without outputs": (
+        lambda raw: raw["nodes"].append(node("RELU", {"X": 3}, {})),
+        "$.nodes[1].outputs: expected at least one output, got none",
+    ),
+    "bytes over int64": (
+        at(0, dim=[2**40, 2**40]),
+        f"$.tensors[0].dim: expected at most 2**63 bytes, got ({2**40}, {2**40}) {WRITE_AGAIN}",
+    ),
+    "offsets over int64": (
+        at(0, stride=[2**62, 2**62]),
+        f"$.tensors[0].stride: expected offsets below 2**63 elements, got ({2**62}, "
+        "46116860184273...",
+    ),
+    "more operands than cuDNN takes": (
+        more(*(tensor(uid) for uid in range(10, 310))),
+        "$.tensors: expected at most 300 tensors that are not virtual, got 303 "
+        "(cuDNN takes no more in one variant pack; split the graph)",
+    ),
+    "key twice": (
+        lambda raw: raw["nodes"][0].update({"inputs": {"TWICE": 1, "TWICE ": 2}}),
+        '$: expected each key of an object once, got "TWICE" twice',
     ),
     "value of an operand": (
         at(1, pass_by_value={"index": 1, "value": 3}),
@@ -178,16 +243,23 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "scalar index": (value(6, 0), "$.tensors[1].pass_by_value.index: expected int <= 5"),
     "scalar bits": (
         value(3, "3F80000"),
-        "$.tensors[1].pass_by_value.value: expected 8 hex digits, the bits of a FLOAT, "
-        "got '3F80000'",
+        "$.tensors[1].pass_by_value.value: expected 8 hex digits, "
+        "the bits of a FLOAT, got '3F80000'",
     ),
     "scalar bits that int() would take": (
-        value(2, "+1_0"),
-        "$.tensors[1].pass_by_value.value: expected 4 hex digits, the bits of a HALF, got '+1_0'",
+        value(2, "+1_00000"),
+        "$.tensors[1].pass_by_value.value: expected 8 hex digits, "
+        "the bits of a FLOAT that a HALF can hold, got '+1_00000'",
     ),
     "scalar bits as a number": (
         value(5, 1.0),
-        "$.tensors[1].pass_by_value.value: expected 4 hex digits, the bits of a BFLOAT16, got 1.0",
+        "$.tensors[1].pass_by_value.value: expected 8 hex digits, "
+        "the bits of a FLOAT that a BFLOAT16 can hold, got 1.0",
+    ),
+    "bits that no half has": (
+        value(2, "3F800001"),
+        "$.tensors[1].pass_by_value.value: expected 8 hex digits, "
+        "the bits of a FLOAT that a HALF can hold, got '3F800001'",
     ),
     "int32 out of range": (
         value(1, 2**31),
@@ -205,18 +277,30 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         value(4, 10**400),
         f"$.tensors[1].pass_by_value.value: expected a number, got 1{'0' * 36}...",
     ),
-    "version 1": (
-        lambda raw: raw.update(json_version="1.0", tensors={}),
-        '$.json_version: expected "2.0", got "1.0", the format of frontend 1.26 and older '
-        "(dump the graph again with nvidia-cudnn-frontend 1.27 or newer)",
-    ),
     "version 3": (
         lambda raw: raw.update(json_version="3.0"),
-        "$.json_version: expected \"2.0\", got '3.0' (a newer cudnn-bindgen may read it)",
+        '$.json_version: expected "2.0" or "1.0", got \'3.0\' '
+        "(a newer cudnn-bindgen may read it, and --allow-newer tries to with this one)",
+    ),
+    "version before 1": (
+        lambda raw: raw.update(json_version="0.9"),
+        '$.json_version: expected "2.0" or "1.0", got \'0.9\' '
+        "(dump the graph again with nvidia-cudnn-frontend 1.27 or newer)",
+    ),
+    "version of no sort": (
+        lambda raw: raw.update(json_version=[2]),
+        '$.json_version: expected "2.0" or "1.0", got [2] '
+        "(dump the graph again with nvidia-cudnn-frontend 1.27 or newer)",
+    ),
+    "frontend 1.5": (
+        both(without("json_version"), without("tensors")),
+        '$.json_version: expected "2.0" or "1.0", got a graph of frontend 1.5 or older '
+        "(dump the graph again with nvidia-cudnn-frontend 1.27 or newer)",
     ),
     "python-IR": (
         without("json_version"),
-        '$.json_version: expected "2.0", got a graph that was printed before it was lowered '
+        '$.json_version: expected "2.0" or "1.0", '
+        "got a graph that was printed before it was lowered "
         "(call graph.validate() before printing the graph, for attention "
         "graph.build_operation_graph(); or write graph.serialize() of a built graph)",
     ),
@@ -232,7 +316,9 @@ REFUSED: dict[str, tuple[Edit, str]] = {
 def test_a_broken_structure_is_refused_with_place_and_reason(edit: Edit, message: str) -> None:
     raw = add_graph()
     edit(raw)
-    assert refusal(to_json(raw)) == f"F: {message}"
+    # A dict cannot have the key twice, the file can.
+    data = to_json(raw).replace(b'"TWICE "', b'"TWICE"')
+    assert refusal(data) == with_remedy(f"F: {message}")
 
 
 @pytest.mark.parametrize("stem", HALF_INFERRED)
@@ -246,9 +332,11 @@ def test_broken_peer_stats_are_named_by_their_place() -> None:
         [node("BATCHNORM", {"X": 1}, {"Y": 2}, peer_stats=[tensor(7), {"uid": "x"}])],
         [tensor(1), tensor(2)],
     )
-    assert refusal(to_json(raw)) == "F: $.nodes[0].peer_stats[1].uid: expected int, got str"
+    assert refusal(to_json(raw)) == with_remedy(
+        "F: $.nodes[0].peer_stats[1].uid: expected int, got str"
+    )
     raw["nodes"][0]["peer_stats"] = [tensor(1)]
     assert refusal(to_json(raw)) == (
         "F: $.nodes[0].peer_stats[0].uid: expected a uid of its own, got 1, "
-        "the uid of $.tensors[0] too"
+        "the uid of $.tensors[0] too (set_uid() each tensor to another number, or none of them)"
     )

@@ -21,7 +21,7 @@ from documents import (
     to_json,
 )
 
-from cudnn_bindgen.codegen.graph import BITS, Graph, Scalar, Tensor
+from cudnn_bindgen.codegen.graph import BITS, SCALAR_TYPES, Graph, Scalar, Tensor
 from cudnn_bindgen.codegen.read import read_graph
 
 INT_MAX = 2**31 - 1
@@ -67,7 +67,7 @@ def test_uids(uid: int) -> None:
         ([2, 4], [-4, -1]),
         ([2, 4], [INT_MAX, 1]),
         ([2, 4], [2**33, 1]),
-        ([2**40, 2**40], [2**40, 1]),
+        ([2**30, 2**31], [2**31, 1]),
         ([1] * 8, [1] * 8),
     ],
 )
@@ -121,8 +121,10 @@ SCALARS = [
     (0, -(2**63), Scalar("INT64", b"\0" * 7 + b"\x80"), -(2**63)),
     (0, 2**40, Scalar("INT64", b"\0\0\0\0\0\1\0\0"), 2**40),
     (1, -2, Scalar("INT32", b"\xfe\xff\xff\xff"), -2),
-    (2, "3C00", Scalar("HALF", b"\x00\x3c"), 1.0),
-    (2, "fc00", Scalar("HALF", b"\x00\xfc"), -math.inf),
+    (2, "3F800000", Scalar("HALF", b"\x00\x3c"), 1.0),
+    (2, "33800000", Scalar("HALF", b"\x01\0"), 2.0**-24),
+    (2, "FFC02000", Scalar("HALF", b"\x01\xfe"), math.nan),
+    (2, "ff800000", Scalar("HALF", b"\x00\xfc"), -math.inf),
     (3, "3E000000", Scalar("FLOAT", b"\0\0\0\x3e"), 0.125),
     (3, "FF800000", Scalar("FLOAT", b"\0\0\x80\xff"), -math.inf),
     (3, "7FC00001", Scalar("FLOAT", b"\x01\0\xc0\x7f"), math.nan),
@@ -130,15 +132,19 @@ SCALARS = [
     (4, 0.1, Scalar("DOUBLE", bytes.fromhex("9a9999999999b93f")), 0.1),
     (4, 1e300, Scalar("DOUBLE", bytes.fromhex("9c7500883ce4377e")), 1e300),
     (4, 3, Scalar("DOUBLE", b"\0" * 6 + b"\x08\x40"), 3.0),
-    (5, "3F80", Scalar("BFLOAT16", b"\x80\x3f"), 1.0),
-    (5, "7FC0", Scalar("BFLOAT16", b"\xc0\x7f"), math.nan),
+    (5, "3F800000", Scalar("BFLOAT16", b"\x80\x3f"), 1.0),
+    (5, "7FC00000", Scalar("BFLOAT16", b"\xc0\x7f"), math.nan),
 ]
 
 
 @pytest.mark.parametrize(("index", "written", "expected", "number"), SCALARS)
 def test_scalars_keep_their_bits(index: int, written: Any, expected: Scalar, number: float) -> None:
     value = first_tensor(
-        is_pass_by_value=True, data_type="FLOAT", pass_by_value={"index": index, "value": written}
+        is_pass_by_value=True,
+        data_type=SCALAR_TYPES[index],
+        dim=[1],
+        stride=[1],
+        pass_by_value={"index": index, "value": written},
     ).value
     assert value == expected
     assert repr(value.value) == repr(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from documents import (
     bind_document,
     document,
     node,
+    plan_document,
     scalar,
     tensor,
     to_json,
@@ -33,24 +35,71 @@ def refusal(data: bytes, file: str = "F") -> str:
 
 
 WRITTEN_BY = "(a graph file is written by repr(graph) or graph.serialize())"
+COMPLETE = "(is the file complete? write it again from repr(graph) or graph.serialize())"
+AS_LIST = "(print(list(graph.serialize())) gives such a list)"
 NO_GRAPH = {
-    "empty": (b"", "expected a graph file, got an empty one"),
-    "blank": (b" \n", "expected a graph file, got an empty one"),
-    "text": (b"hello\n", f"expected a graph file, got b'hello\\\\n'... {WRITTEN_BY}"),
-    "open brace": (b"{", "expected a graph file, got broken JSON: Input data was truncated"),
+    "empty": (b"", f"expected a graph file, got an empty one {WRITTEN_BY}"),
+    "blank": (b" \n", f"expected a graph file, got an empty one {WRITTEN_BY}"),
+    "text": (b"hello\n", f"expected a graph file, got b'hello\\n'... {WRITTEN_BY}"),
+    "open brace": (
+        b"{",
+        "expected a graph file, got broken JSON: input data was truncated at line 1, column 2 "
+        f"{COMPLETE}",
+    ),
     "broken JSON": (
-        b'{"nodes": [}',
-        "expected a graph file, got broken JSON: JSON is malformed: invalid character (byte 11)",
+        b'{"tag": 1,\n"nodes": [}',
+        "expected a graph file, got broken JSON: invalid character at line 2, column 11 "
+        f"{COMPLETE}",
     ),
-    "list": (
-        b" [123, 105]",
-        "expected an object, got a list "
-        "(if it is a plan as a list of ints, write bytes(list) to a file)",
+    "no UTF-8": (
+        b'{"\xff": 1}',
+        "expected a graph file, got broken JSON: invalid utf-8 encoded string at line 1, column 9 "
+        f"{COMPLETE}",
     ),
-    "log": (
-        b'INFO: dump\n{"context": {}, "nodes": []}\n',
-        "expected one graph, got text with graphs in it, such as a frontend log "
-        '(save one line that begins with {"context" as a file of its own)',
+    "UTF-16": (
+        "{}".encode("utf-16"),
+        "expected UTF-8 text, got UTF-16 (save the file as UTF-8)",
+    ),
+    "list of other bytes": (
+        b" [123, 104]",
+        f"$: expected the bytes of a plan file, got b'{{h'... {AS_LIST}",
+    ),
+    "list of large numbers": (
+        b"[123, 105, 256]",
+        f"$[2]: expected a byte, 0 to 255, got another number {AS_LIST}",
+    ),
+    "list of negative numbers": (
+        b"[123, -105]",
+        f"$[1]: expected a byte, 0 to 255, got another number {AS_LIST}",
+    ),
+    "list of graphs": (
+        b'[{"nodes": []}]',
+        "$[0]: expected int, got object "
+        "(a list of graphs is no graph file: write each graph into one of its own)",
+    ),
+    "broken list": (
+        b"[123, 105",
+        "expected a plan as a list of ints, got broken JSON: input data was truncated at line 1, "
+        f"column 10 {COMPLETE}",
+    ),
+    "broken bytes literal": (
+        b"b'{i\\x0",
+        "expected a plan as a bytes literal, got a broken one "
+        "(write the bytes themselves: open(file, 'wb').write(graph.serialize()))",
+    ),
+    "pickle": (
+        pickle.dumps([123, 105]),
+        "expected a graph file, got a pickle, which could run any code when it is read "
+        "(load it where you trust it, and write the bytes of the plan to a file)",
+    ),
+    "archive": (
+        b"\x1f\x8b\x08\0",
+        "expected a graph file, got a compressed one (unpack it first)",
+    ),
+    "log of JSON": (
+        b'{"message": "{\\"context\\": {}}"}\n{"message": ""}\n'.replace(b"{", b"#{", 1),
+        "expected a graph file, got one with graphs inside of JSON strings "
+        '(unescape it, so that a line has {"context" in it)',
     ),
     "python-engine plan": (
         b"CUDNN_FE_PYPLAN\0rest",
@@ -65,10 +114,39 @@ def test_what_is_no_graph_is_refused_with_a_hint(data: bytes, message: str) -> N
     assert refusal(data) == f"F: {message}".replace("\\\\n", "\\n")
 
 
+RIGHT_FILE = "(no graph is that large; is it the right file?)"
+
+
+def test_what_is_larger_than_any_graph_is_refused() -> None:
+    large = refusal(b"{" + b" " * 2**24 + b"}")
+    assert (
+        large == f"F: expected a graph file with at most 16777216, got 16777218 bytes {RIGHT_FILE}"
+    )
+    nodes = refusal(b'{"nodes": [' + b'{"tag":"RELU"},' * 10**6 + b"{}]}")
+    assert nodes == f"F: expected a graph file with at most 500000, got 2000003 values {RIGHT_FILE}"
+
+
+@pytest.mark.parametrize(("count", "field"), [(5001, "nodes"), (10_001, "tensors")])
+def test_more_nodes_or_tensors_than_any_graph_has_are_refused(count: int, field: str) -> None:
+    raw = document([node("RELU", {"X": 1}, {"Y": 2})], [tensor(1), tensor(2)])
+    raw[field] = [raw[field][0]] * count
+    assert refusal(to_json(raw)) == (
+        f"F: $.{field}: expected at most {count - 1}, got {count} "
+        "(no cuDNN graph is that large; is it the right file?)"
+    )
+
+
+def test_lists_of_ints_and_bytes_literals_are_plans() -> None:
+    data = to_ubjson(plan_document(add_graph()))
+    plan = read_graph(data)
+    for text in (list(data), data):
+        assert read_graph(f" {text!r}\n".encode()) == plan
+
+
 @pytest.mark.parametrize("opening", [b'{"a":', b"[", b"{i\x01a[", b"{i\x01a"])
 @pytest.mark.parametrize("repeated", [b'{"a":', b"[", b"{i\x01a"])
 def test_deep_nesting_is_refused(opening: bytes, repeated: bytes) -> None:
-    assert refusal(opening + repeated * 10_000).startswith("F: expected ")
+    assert "expected " in refusal(opening + repeated * 10_000)
 
 
 @pytest.mark.parametrize("depth", range(900, 1001, 4))

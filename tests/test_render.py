@@ -211,7 +211,7 @@ def test_the_stub_is_the_signature() -> None:
         [
             *tensors(1, 5),
             scalar(2, "eps"),
-            scalar(3, "shift", {"index": 2, "value": "3C00"}),
+            scalar(3, "shift", {"index": 2, "value": "3F800000"}),
             scalar(4, "count", {"index": 0, "value": 7}),
         ],
     )

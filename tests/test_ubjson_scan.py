@@ -12,7 +12,7 @@ import ubjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudnn_bindgen.codegen.dialects.ubjson_scan import MAX_DEPTH, check_sizes
+from cudnn_bindgen.codegen.dialects.ubjson_scan import MAX_DEPTH, MAX_VALUES, check_sizes
 from cudnn_bindgen.codegen.errors import GraphFormatError
 
 PLANS = sorted((Path(__file__).parent / "data/plans").glob("*/*.plan"))
@@ -62,7 +62,12 @@ def test_what_passes_is_typed_too() -> None:
 
 
 REFUSED = {
-    "nulls": (b"{i\x01a[$Z#" + HUGE, "no more items than bytes, got 2147483647 at byte 13"),
+    "nulls": (b"{i\x01a[$Z#" + HUGE, "a type with a payload at byte 6"),
+    "bytes": (b"{i\x01a[$U#" + HUGE, "no more items than bytes, got 2147483647 at byte 13"),
+    "many": (
+        b"[" + b"Z" * MAX_VALUES + b"]",
+        f"at most {MAX_VALUES} values at byte {MAX_VALUES + 1}",
+    ),
     "counted array": (b"{i\x01a[#" + HUGE, "no more items than bytes, got 2147483647 at byte 11"),
     "counted object": (b"{#" + HUGE, "no more items than bytes, got 2147483647 at byte 7"),
     "text": (b"{i\x01aS" + HUGE, "2147483647 more bytes, got 0 at byte 10"),
@@ -85,7 +90,7 @@ def test_refusals(name: str) -> None:
     assert "graph.serialize()" in caught.value.hint
 
 
-@pytest.mark.parametrize("name", ["nulls", "counted array", "counted object", "text"])
+@pytest.mark.parametrize("name", ["nulls", "bytes", "counted array", "counted object", "text"])
 def test_a_small_file_takes_little_memory(tmp_path: Path, name: str) -> None:
     path = tmp_path / "hostile.plan"
     path.write_bytes(REFUSED[name][0])

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from cudnn_bindgen.codegen.dialects import plan, refused, structure
+from cudnn_bindgen.codegen.dialects import int_list, log, plan, refused, structure
 from cudnn_bindgen.codegen.dialects.document import Document
+from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.options import ReadOptions
+
+# A graph that a file holds, or why that one cannot be read.
+Reading = Document | GraphFormatError
 
 
 class Dialect(Protocol):
     """What each file of this folder offers."""
 
+    NAME: str
+
     def recognise(self, data: bytes) -> bool:
         """Whether `data` looks like this dialect; cheap, and never raises."""
 
-    def read(self, data: bytes) -> Document:
-        """Decode `data`, or raise GraphFormatError."""
+    def read(self, data: bytes, options: ReadOptions) -> Sequence[Reading]:
+        """Decode the graphs of `data`, at least one, or raise GraphFormatError."""
 
 
 # In order of recognition; a new dialect is one file and one entry.
-DIALECTS: tuple[Dialect, ...] = (plan, structure, refused)
+DIALECTS: tuple[Dialect, ...] = (plan, log, structure, int_list, refused)
 
 
-def read_document(data: bytes) -> Document:
+def read_documents(data: bytes, options: ReadOptions) -> Sequence[Reading]:
     """Decode `data` by the first dialect that recognises it.
 
     Raises
     ------
     GraphFormatError
-        The content is no graph, a broken one, or one that cannot be bound.
+        The content holds no graph at all. One of several graphs that cannot be read is an element
+        of the result.
     """
     dialect = next(dialect for dialect in DIALECTS if dialect.recognise(data))
-    return dialect.read(data)
+    try:
+        return dialect.read(data, options)
+    except GraphFormatError as error:
+        error.dialect = error.dialect or dialect.NAME
+        raise

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from cudnn_bindgen.codegen.errors import GraphFormatError
+
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
@@ -43,8 +45,8 @@ class NodeDocument(msgspec.Struct, frozen=True):
     """One node; its attributes are read from the raw object beside it."""
 
     tag: str
-    inputs: dict[str, Int64] = {}
-    outputs: dict[str, Int64] = {}
+    inputs: dict[str, Int64] | None = None  # a node with none may have null
+    outputs: dict[str, Int64] | None = None
     name: str | None = ""
 
 
@@ -74,18 +76,27 @@ class PlanDocument(msgspec.Struct, frozen=True):
     fe_workspace_size: Size
     pass_by_values: dict[str, ScalarDocument] = {}
     workspace_modifications: dict[
-        str, tuple[Annotated[int, Meta(ge=0, le=2)], Size, list[float]]
+        # The numbers are hex strings, the bits of a float, as all floats of the frontend.
+        str, tuple[Annotated[int, Meta(ge=0, le=2)], Size, list[str | float]]
     ] = {}
-    variant_pack_replacements: list[tuple[Int64, tuple[Int64, Int64]]] = []
+    variant_pack_replacements: list[tuple[Int64, tuple[Int64, Size]]] = []
     # Absent in plans serialized before frontend 1.30.
     aligned_operands: dict[str, tuple[Annotated[int, Meta(ge=0, le=2**20)], int]] = {}
     behavior_notes: list[list[str | None]] = []
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One graph file, decoded: which dialect, its typed parts, and the raw object behind them."""
+    """One graph, decoded, in the shape of structure v2 whatever dialect it came in.
+
+    `raw_nodes` are the whole objects behind ``structure.nodes``; `tensor_paths` says where in the
+    file each of ``structure.tensors`` stands, `line` where the graph does (0: the file is the
+    graph). `warnings` are refusals that the user's options turned off.
+    """
 
     dialect: str
     structure: StructureDocument
     plan: PlanDocument | None
-    raw: dict[str, Any]
+    raw_nodes: list[dict[str, Any]]
+    tensor_paths: list[str]
+    line: int = 0
+    warnings: tuple[GraphFormatError, ...] = ()

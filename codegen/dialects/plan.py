@@ -5,6 +5,7 @@ from __future__ import annotations
 from cudnn_bindgen.codegen.dialects import structure
 from cudnn_bindgen.codegen.dialects.decode import decode_ubjson
 from cudnn_bindgen.codegen.dialects.document import Document
+from cudnn_bindgen.codegen.options import ReadOptions
 
 NAME = "plan"
 
@@ -14,6 +15,6 @@ def recognise(data: bytes) -> bool:
     return data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L", b"$", b"#")
 
 
-def read(data: bytes) -> Document:
+def read(data: bytes, options: ReadOptions) -> list[Document]:
     """Decode UBJSON."""
-    return structure.read_object(decode_ubjson(data), NAME)
+    return [structure.read_object(decode_ubjson(data), options)]

@@ -1,70 +1,86 @@
-"""Structure of a graph, version 2.0: ``repr(graph)`` with frontend 1.27 or newer."""
+"""Structure of a graph as JSON text: ``repr(graph)``; its version decides how it is read."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from cudnn_bindgen.codegen.dialects import refused, structure_v1
 from cudnn_bindgen.codegen.dialects.decode import check, decode_json
 from cudnn_bindgen.codegen.dialects.document import Document, PlanDocument, StructureDocument
+from cudnn_bindgen.codegen.dialects.values_v1 import newer_plan
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.text import shorten
+from cudnn_bindgen.codegen.options import ReadOptions
 
 NAME = "structure"
+
+VERSIONS = '"2.0" or "1.0"'
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
 def recognise(data: bytes) -> bool:
     """JSON text: an object, which UBJSON's would-be key length tells from a plan file."""
-    head = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:2]
+    head = data.lstrip(_BLANK)[:2]
     return head[:1] == b"{" and head[1:2] in b' \t\r\n"}'
 
 
-def read(data: bytes) -> Document:
+def read(data: bytes, options: ReadOptions) -> list[Document]:
     """Decode JSON text."""
-    return read_object(decode_json(data.lstrip(b"\xef\xbb\xbf")), NAME)
+    return [read_object(decode_json(data.lstrip(b"\xef\xbb\xbf")), options)]
 
 
-def read_object(raw: Any, dialect: str) -> Document:
+def read_object(raw: Any, options: ReadOptions) -> Document:
     """Check a decoded object, whatever encoding it came in."""
     if not isinstance(raw, dict):
         raise GraphFormatError(f"expected an object, got {type(raw).__name__}", path="$")
-    _check_version(raw)
+    version = raw.get("json_version")
+    warnings: tuple[GraphFormatError, ...] = ()
+    if version not in ("1.0", "2.0"):
+        refusal = refused.refuse_version(raw, VERSIONS)
+        if not (options.allow_newer and refused.is_newer(version)):
+            raise refusal
+        refusal.hint = "read as if it were 2.0, as --allow-newer asks"
+        warnings = (refusal,)
+    try:
+        return _read_v1(raw) if version == "1.0" else _read_v2(raw, warnings)
+    except GraphFormatError as error:
+        error.dialect = "structure v1" if version == "1.0" else "structure v2"
+        raise
+
+
+def _read_v2(raw: dict[str, Any], warnings: tuple[GraphFormatError, ...]) -> Document:
+    plan = _read_plan(raw)
+    structure = check(raw, StructureDocument)
+    return Document(
+        dialect="plan" if plan else "structure v2",
+        structure=structure,
+        plan=plan,
+        raw_nodes=raw["nodes"],
+        tensor_paths=[f"$.tensors[{index}]" for index in range(len(structure.tensors))],
+        warnings=warnings,
+    )
+
+
+def _read_v1(raw: dict[str, Any]) -> Document:
+    converted = structure_v1.read_structure(raw)
+    plan = _read_plan(newer_plan(raw, converted.frontend_version))
+    return Document(
+        dialect="plan" if plan else "structure v1",
+        structure=converted.structure,
+        plan=plan,
+        raw_nodes=converted.raw_nodes,
+        tensor_paths=converted.tensor_paths,
+        warnings=converted.warnings,
+    )
+
+
+def _read_plan(raw: dict[str, Any]) -> PlanDocument | None:
+    if "cudnn_backend_data" not in raw:
+        return None
     for key in ("nodes", "tensors"):
-        if key not in raw and "cudnn_backend_data" in raw:
+        if key not in raw:
             raise GraphFormatError(
                 f'expected a field "{key}", got a plan without its structure',
                 path="$",
                 hint="serialize the graph with its structure (serialize_structure=true)",
             )
-    structure = check(raw, StructureDocument)
-    plan = check(raw, PlanDocument) if "cudnn_backend_data" in raw else None
-    return Document(dialect="plan" if plan else dialect, structure=structure, plan=plan, raw=raw)
-
-
-def _check_version(raw: dict[str, Any]) -> None:
-    version = raw.get("json_version")
-    if version == "2.0":
-        return
-    if version == "1.0":
-        raise GraphFormatError(
-            'expected "2.0", got "1.0", the format of frontend 1.26 and older',
-            path="$.json_version",
-            hint="dump the graph again with nvidia-cudnn-frontend 1.27 or newer",
-        )
-    if version is None and "nodes" in raw:
-        raise GraphFormatError(
-            'expected "2.0", got a graph that was printed before it was lowered',
-            path="$.json_version",
-            hint="call graph.validate() before printing the graph, for attention "
-            "graph.build_operation_graph(); or write graph.serialize() of a built graph",
-        )
-    if version is None:
-        raise GraphFormatError(
-            'expected a field "json_version", got none',
-            path="$",
-            hint="a graph file is written by repr(graph) or graph.serialize()",
-        )
-    raise GraphFormatError(
-        f'expected "2.0", got {shorten(repr(version))}',
-        path="$.json_version",
-        hint="a newer cudnn-bindgen may read it",
-    )
+    return check(raw, PlanDocument)

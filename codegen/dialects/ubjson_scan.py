@@ -1,6 +1,7 @@
 """A look over UBJSON before it is decoded: sizes that the file can hold, bounded depth.
 
 py-ubjson allocates what a count says before it reads the items; a file of 20 bytes may say 2**31.
+It also makes an object of each value, which takes up to 50 bytes for one byte of file.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from cudnn_bindgen.codegen.errors import GraphFormatError
 
 MAX_DEPTH = 100
+# The largest real plans have 400.
+MAX_VALUES = 200_000
 
 # Bytes after the marker of a value without a length (UBJSON draft 12).
 _FIXED = {
@@ -43,6 +46,7 @@ class _Scanner:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
+        self._values = 0
         self._open: list[_Container] = []
 
     def scan(self) -> None:
@@ -59,6 +63,9 @@ class _Scanner:
             self._value(self._byte() if container.item_type is None else container.item_type)
 
     def _value(self, marker: int) -> None:
+        self._values += 1
+        if self._values > MAX_VALUES:
+            raise self._error(f"at most {MAX_VALUES} values", self._at)
         if marker in _FIXED:
             self._skip(_FIXED[marker])
         elif marker in _STRINGS:
@@ -75,12 +82,14 @@ class _Scanner:
         if self._peek() == _TYPE:
             self._skip(1)
             item_type = self._byte()
+            if _FIXED.get(item_type) == 0:
+                # Any number of items in no bytes; no writer of graphs has such a list.
+                raise self._error("a type with a payload", self._at - 1)
             if self._peek() != _COUNT:
                 raise self._error("a count after a type", self._at)
         if self._peek() == _COUNT:
             self._skip(1)
             left = self._length()
-            # Items without a payload (null, true) could be more; no writer of graphs has them.
             if left > len(self._data) - self._at:
                 raise self._error(f"no more items than bytes, got {left}", self._at)
         self._open.append(_Container(is_object, left, item_type))
