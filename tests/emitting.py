@@ -18,8 +18,9 @@ from cudnn_bindgen.codegen.render import render
 
 Emitted = tuple[Graph, Binding, dict[str, str]]
 
-# More text than this in an error line is a file's content, not an error.
-LONGEST_LINE = 15_000
+# More text than this in an error line is a file, not an error. Paths are not cut yet: a key of
+# 10,000 characters, each as `\uNNNN`, may stand in one twice.
+LONGEST_LINE = 200_000
 
 
 def emit(data: bytes, file: str = "fuzz.json") -> Emitted | Exception:

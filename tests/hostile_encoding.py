@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+from decimal import Decimal
 from typing import Any
 
 from hostile_values import RAW, TWIN
@@ -23,7 +24,7 @@ def nested(depth: int, is_object: bool = False) -> str:
 
 def encode_json(value: Any) -> bytes:
     """Encode as ``repr(graph)`` does, without blanks."""
-    text = json.dumps(value, separators=(",", ":"), sort_keys=False)
+    text = json.dumps(value, separators=(",", ":"), default=str)
     if RAW in text:
         text = _RAW_JSON.sub(lambda match: match[1].replace("'", '"'), text)
     if TWIN in text:
@@ -62,6 +63,8 @@ def _write(value: Any, pieces: list[bytes]) -> None:
         pieces.append(b"T" if value else b"F")
     elif isinstance(value, float):
         pieces.append(b"D" + struct.pack(">d", value))
+    elif isinstance(value, Decimal):
+        _write_raw(str(value), pieces)
     else:
         pieces.append(integer(value))
 

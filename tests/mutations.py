@@ -10,7 +10,7 @@ import json
 import pickle
 import random
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from object_mutations import mutate_object
 
 _GRAPH_LINE = b'{"context"'
 _BACKEND = "cudnn_backend_data"
+_UBJSON = partial(ubjson.loadb, no_bytes=True)
 SUFFIXES = {".json", ".plan", ".log", ".txt"}
 
 
@@ -40,19 +41,29 @@ class Seed:
     @cached_property
     def _pickled(self) -> bytes | None:
         try:
-            value = ubjson.loadb(self.data) if self.is_binary else json.loads(self.data)
-        except ValueError:
-            return None
-        return pickle.dumps(value)
+            value = (
+                ubjson.loadb(self.data, no_bytes=True) if self.is_binary else json.loads(self.data)
+            )
+            return pickle.dumps(value) if value and isinstance(value, (dict, list)) else None
+        except (ValueError, ArithmeticError, RecursionError):
+            return None  # a mutated file may be a seed again (tools/fuzz/coverage.py)
 
     @cached_property
     def light(self) -> Seed:
         """The same file without the kernels inside its plan, which are most of its bytes."""
-        if not self.is_binary:
+        backend = self.backend()
+        if not backend:
             return self
-        root = self.decode()
-        root[_BACKEND] = json.dumps(_without_long_texts(json.loads(root[_BACKEND])))
+        root = self.decode() | {_BACKEND: json.dumps(_without_long_texts(backend))}
         return Seed(self.name, encode_ubjson(root))
+
+    def backend(self) -> Any:
+        """Return the decoded text of cuDNN's own in a plan file, or None."""
+        root = self.decode() if self.is_binary else None
+        try:
+            return json.loads(root[_BACKEND]) if isinstance(root, dict) else None
+        except (KeyError, TypeError, ValueError):
+            return None
 
     def decode(self) -> Any:
         """Return a fresh copy of the object in the file, or None when it is text."""
@@ -85,8 +96,9 @@ def mutate(seeds: list[Seed], index: int, number: int) -> bytes:
     how = rng.random()
     if how < 0.2:
         return mutate_bytes(seed.data, other.data, rng)
-    if seed.is_binary and how < 0.28:
-        data = _with_backend_mutated(seed, rng)
+    backend = seed.backend() if how < 0.28 else None
+    if backend:
+        data = _with_backend_mutated(seed, backend, rng)
     else:
         data = _with_object_mutated(seed, other, rng)
     if rng.random() < 0.08:
@@ -104,12 +116,11 @@ def _with_object_mutated(seed: Seed, other: Seed, rng: random.Random) -> bytes:
     return encode_ubjson(root) if is_binary else encode_json(root)
 
 
-def _with_backend_mutated(seed: Seed, rng: random.Random) -> bytes:
+def _with_backend_mutated(seed: Seed, backend: Any, rng: random.Random) -> bytes:
     """Mutate cuDNN's own text inside a plan file, which stays a whole UBJSON file."""
     root = seed.decode()
     text = root[_BACKEND]
     if rng.random() < 0.5:
-        backend = json.loads(text)
         mutate_object(backend, rng)
         root[_BACKEND] = encode_json(backend).decode("utf-8", "surrogatepass")
     else:

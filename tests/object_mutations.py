@@ -24,18 +24,24 @@ Container = Any  # a dict or a list
 Place = tuple[Container, Any]
 
 
-def places(root: Any) -> list[Place]:
-    """Return where every value of `root` stands, as (container, key)."""
-    found: list[Place] = []
-    left = [root]
-    while left:
-        container = left.pop()
-        keys = list(container) if isinstance(container, dict) else range(len(container))
-        for key in keys:
-            found.append((container, key))
-            if isinstance(container[key], (dict, list)):
-                left.append(container[key])
-    return found
+def _place(root: Any, rng: random.Random) -> Place:
+    """Go down from `root` by chance; a dict or list of thousands costs no more than a small one."""
+    container = root
+    while True:
+        is_object = isinstance(container, dict)
+        key = rng.choice(list(container)) if is_object else rng.randrange(len(container))
+        value = container[key]
+        if not value or not isinstance(value, (dict, list)) or rng.random() < 0.2:
+            return container, key
+        container = value
+
+
+def _place_of(kind: type | tuple[type, ...], root: Any, rng: random.Random) -> Place | None:
+    for _ in range(20):
+        container, key = _place(root, rng)
+        if isinstance(container[key], kind):
+            return container, key
+    return None
 
 
 def _rows(root: Any, field: str) -> list[Any]:
@@ -43,17 +49,6 @@ def _rows(root: Any, field: str) -> list[Any]:
     rows = root.get(field) if isinstance(root, dict) else None
     rows = list(rows.values()) if isinstance(rows, dict) else rows
     return [row for row in rows or [] if isinstance(row, dict)] if isinstance(rows, list) else []
-
-
-def _place(root: Any, rng: random.Random) -> Place:
-    """Choose a place: of any value, or first a field of the file and then inside it."""
-    if rng.random() < 0.3 and isinstance(root, dict) and root:
-        field = rng.choice(list(root))
-        if isinstance(root[field], (dict, list)) and root[field]:
-            return rng.choice(places(root[field]))
-        return root, field
-    found = places(root)
-    return rng.choice(found) if found else ({"": None}, "")
 
 
 def _uid(root: Any, rng: random.Random) -> Any:
@@ -106,17 +101,15 @@ def _retype(root: Any, rng: random.Random) -> None:
 
 
 def _number(root: Any, rng: random.Random) -> None:
-    numbers = [p for p in places(root) if isinstance(p[0][p[1]], (int, float))]
-    if numbers:
-        container, key = rng.choice(numbers)
-        container[key] = rng.choice(NUMBERS)
+    place = _place_of((int, float), root, rng)
+    if place:
+        place[0][place[1]] = rng.choice(NUMBERS)
 
 
 def _text(root: Any, rng: random.Random) -> None:
-    texts = [p for p in places(root) if isinstance(p[0][p[1]], str)]
-    if texts:
-        container, key = rng.choice(texts)
-        container[key] = rng.choice(rng.choice((NAMES, NAMES, DATA_TYPES, TAGS, PORTS)))
+    place = _place_of(str, root, rng)
+    if place:
+        place[0][place[1]] = rng.choice(rng.choice((NAMES, NAMES, DATA_TYPES, TAGS, PORTS)))
 
 
 def _key(root: Any, rng: random.Random) -> None:
@@ -254,5 +247,5 @@ _EDITS: tuple[Callable[[Any, random.Random], None], ...] = (
 def mutate_object(root: Any, rng: random.Random) -> None:
     """Change `root` in place at a few places."""
     for _ in range(rng.choice((1, 1, 1, 1, 2, 2, 3, 6))):
-        if places(root):
+        if root:
             rng.choice(_EDITS)(root, rng)

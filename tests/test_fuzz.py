@@ -18,7 +18,7 @@ BOUNDED = settings(
     deadline=None,
     derandomize=True,
     database=None,
-    max_examples=800,
+    max_examples=600,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 INDICES = st.integers(0, len(SEEDS) - 1)
@@ -36,7 +36,7 @@ def test_a_mutated_file_is_emitted_or_refused_in_one_line(index: int, number: in
 
 
 @given(INDICES, NUMBERS)
-@settings(BOUNDED, max_examples=250)
+@settings(BOUNDED, max_examples=150)
 def test_text_of_a_mutated_file_changes_literals_only(index: int, number: int) -> None:
     emitted = emit(mutate(SEEDS, index, number))
     if not isinstance(emitted, Exception):
@@ -44,7 +44,7 @@ def test_text_of_a_mutated_file_changes_literals_only(index: int, number: int) -
 
 
 @given(st.lists(st.tuples(INDICES, NUMBERS), min_size=2, max_size=2), st.binary(max_size=30))
-@settings(BOUNDED, max_examples=300)
+@settings(BOUNDED, max_examples=200)
 def test_a_file_in_pieces_of_others_is_emitted_or_refused(
     parts: list[tuple[int, int]], glue: bytes
 ) -> None:
