@@ -23,6 +23,8 @@ from object_mutations import mutate_object
 _GRAPH_LINE = b'{"context"'
 _BACKEND = "cudnn_backend_data"
 _UBJSON = partial(ubjson.loadb, no_bytes=True)
+# Real files have up to 0.2 MB. Work grows with the size, and a second is enough for this much.
+LONGEST = 1 << 20
 SUFFIXES = {".json", ".plan", ".log", ".txt"}
 
 
@@ -103,7 +105,9 @@ def mutate(seeds: list[Seed], index: int, number: int) -> bytes:
         data = _with_object_mutated(seed, other, rng)
     if rng.random() < 0.08:
         data = mutate_bytes(data, other.data, rng)
-    return _wrap(data, [seed, other], rng) if rng.random() < 0.06 else data
+    if rng.random() < 0.06:
+        data = _wrap(data, [seed, other], rng)
+    return data[:LONGEST]
 
 
 def _with_object_mutated(seed: Seed, other: Seed, rng: random.Random) -> bytes:
