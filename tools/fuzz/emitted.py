@@ -39,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cython", type=int, default=0, help="how many Cython translates to C++")
     parser.add_argument("--compiler", type=int, default=0, help="how many are compiled to the end")
-    parser.add_argument("seeds", type=Path, nargs="*")
+    parser.add_argument("--seeds", type=Path, nargs="*", default=[])
     arguments = parser.parse_args()
     share_environment()
     seeds = find_seeds(*arguments.seeds)

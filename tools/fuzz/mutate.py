@@ -29,7 +29,7 @@ class Run:
 
     def __init__(self, out: Path, seeds: list[Path]) -> None:
         self.out = out
-        self.folders = [str(folder) for folder in seeds]
+        self.folders = ["--seeds", *map(str, seeds)]
         self.seeds = find_seeds(*seeds)
         self.summary: dict[str, Any] = {"tried": 0, "findings": 0, "outcomes": {}, "cython": {}}
         self.summary |= {"seconds": 0.0, "slowest": [0], "largest": [0], "shapes": 0}
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--parse", type=int, default=60, help="at most as many to Cython's parser")
     parser.add_argument("--cython", type=int, default=2, help="of these translated to C++")
     parser.add_argument("--compiler", type=int, default=0, help="of these compiled; a chunk, too")
-    parser.add_argument("seeds", type=Path, nargs="*", help="folders; default: tests/data")
+    parser.add_argument("--seeds", type=Path, nargs="*", default=[], metavar="FOLDER")
     options = parser.parse_args()
     run = Run(options.out, options.seeds)
     number = run.summary.get("next", 0) if options.first is None else options.first

@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--status", type=Path, required=True, help="file for the number in work")
     parser.add_argument("--cli", type=int, default=100, help="each n-th through the command line")
     parser.add_argument("--every", type=int, default=50, help="each n-th accepted one to Cython")
-    parser.add_argument("seeds", type=Path, nargs="*")
+    parser.add_argument("--seeds", type=Path, nargs="*", default=[])
     worker = Worker(parser.parse_args())
     share_environment()
     limit_memory()
