@@ -23,6 +23,9 @@ from hostile_values import (
 Container = Any  # a dict or a list
 Place = tuple[Container, Any]
 
+# Characters; a clone may hold the whole document already.
+MOST_CLONED = 2_000_000
+
 
 def _place(root: Any, rng: random.Random) -> Place:
     """Go down from `root` by chance; a dict or list of thousands costs no more than a small one."""
@@ -196,7 +199,8 @@ def _clone(root: Any, rng: random.Random) -> None:
         return
     row, first = rng.choice(rows), rng.choice((100, 2**40, -5000))
     # Seldom so many that work which grows with the square takes more than a second.
-    for index in range(rng.choices((1, 2, 20, 400, 4000), (60, 20, 15, 4, 1))[0]):
+    count = rng.choices((1, 2, 20, 400, 4000), (60, 20, 15, 4, 1))[0]
+    for index in range(min(count, 1 + MOST_CLONED // len(repr(row)))):
         twin = copy.deepcopy(row)
         if field == "tensors" and rng.random() < 0.95:
             twin["uid"] = first + index

@@ -22,6 +22,8 @@ from mutations import find_seeds, mutate
 HERE = Path(__file__).parent
 # Wall-clock seconds without a new file after which a worker is stuck in C code.
 STUCK = 120
+# Files of one kind of finding.
+KEPT = 10
 
 
 class Run:
@@ -37,6 +39,7 @@ class Run:
         out.mkdir(parents=True, exist_ok=True)
         if (out / "summary.json").exists():
             self.summary |= json.loads((out / "summary.json").read_text())
+        self.kinds: dict[str, int] = self.summary.setdefault("kinds", {})
 
     def chunk(self, first: int, count: int, options: argparse.Namespace) -> int:
         """Try `count` files in one worker; return the number to go on with."""
@@ -94,11 +97,16 @@ class Run:
     def keep(self, index: int, number: int, text: str) -> None:
         """Write a finding: the file, and what happened."""
         self.summary["findings"] += 1
+        # One cause may break thousands of files.
+        kind = text.strip().splitlines()[-1][:100]
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        if self.kinds[kind] > KEPT:
+            return
         stem = self.out / f"finding-{number}"
         stem.with_suffix(".bin").write_bytes(mutate(self.seeds, index, number))
         origin = f"mutate(seeds, {index}, {number}) of {self.seeds[index].name}"
         stem.with_suffix(".txt").write_text(f"{origin}\n{text}", errors="backslashreplace")
-        print(f"finding: {origin}: {text.strip().splitlines()[-1][:150]}", flush=True)
+        print(f"finding: {origin}: {kind}", flush=True)
 
     def _add(self, result: dict[str, Any], first: int, seconds: float) -> None:
         summary = self.summary

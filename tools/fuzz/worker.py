@@ -103,10 +103,10 @@ class Worker:
     def try_one(self, index: int, number: int) -> None:
         """Try one file; what the rules forbid becomes a finding."""
         name = self.seeds[index].name
-        data = mutate(self.seeds, index, number)
-        reset_peak()
-        before, start = peak(), time.process_time()
         try:
+            data = mutate(self.seeds, index, number)
+            reset_peak()
+            before, start = peak(), time.process_time()
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             try:
                 emitted = emit(data)
