@@ -92,7 +92,7 @@ VALUES = (
     lambda: [0] * 5000,
     lambda: list(range(2000)),
     lambda: {str(index): index for index in range(2000)},
-    lambda: [{"uid": 1}] * 500,
+    lambda: [{"uid": index} for index in range(500)],
     lambda: "x" * 100_000,
 )
 

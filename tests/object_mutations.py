@@ -97,7 +97,12 @@ def _retype(root: Any, rng: random.Random) -> None:
     if isinstance(value, str):
         choices += [value.lower(), value[:-1], f"{value} ", list(value[:50])]
     if isinstance(value, list):
-        choices += [dict(enumerate(value)), value[::-1], value * 2, value[0] if value else 0]
+        choices += [
+            dict(enumerate(value)),
+            value[::-1],
+            [*value, *copy.deepcopy(value)],
+            value[0] if value else 0,
+        ]
     if isinstance(value, dict):
         choices += [list(value.values()), list(value), list(value.items())]
     container[key] = copy.deepcopy(rng.choice(choices))
@@ -251,5 +256,6 @@ _EDITS: tuple[Callable[[Any, random.Random], None], ...] = (
 def mutate_object(root: Any, rng: random.Random) -> None:
     """Change `root` in place at a few places."""
     for _ in range(rng.choice((1, 1, 1, 1, 2, 2, 3, 6))):
+        # No object twice in a tree: what is put into it would be there as often, and so on.
         if root:
             rng.choice(_EDITS)(root, rng)
