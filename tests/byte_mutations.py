@@ -64,6 +64,16 @@ def _length(data: bytearray, rng: random.Random) -> None:
         data[at : at + struct.calcsize(code)] = struct.pack(code, number & ((1 << limit) - 1))
 
 
+def _claim(data: bytearray, rng: random.Random) -> None:
+    """Let arrays of UBJSON, side by side or in each other, claim items of few bytes or none."""
+    found = [match.end() for match in re.finditer(rb"\[", data[:20_000])]
+    if found:
+        at = rng.choice(found)
+        claim = b"[$" + rng.choice((b"Z", b"T", b"F", b"N", b"i", b"[", b"{", b"S")) + b"#l"
+        count = rng.choice((0, 1, 100, len(data) - at, 2**31 - 1))
+        data[at:at] = (claim + struct.pack(">i", count)) * rng.choice((1, 2, 300))
+
+
 def _number(data: bytearray, rng: random.Random) -> None:
     """Put another number where digits stand."""
     start = rng.randrange(len(data))
@@ -97,6 +107,7 @@ _EDITS: tuple[Callable[[bytearray, random.Random], None], ...] = (
         _length,
         _length,
         _number,
+        _claim,
     ),
 )
 
