@@ -71,7 +71,7 @@ def _claim(data: bytearray, rng: random.Random) -> None:
         at = rng.choice(found)
         claim = b"[$" + rng.choice((b"Z", b"T", b"F", b"N", b"i", b"[", b"{", b"S")) + b"#l"
         count = rng.choice((0, 1, 100, len(data) - at, 2**31 - 1))
-        data[at:at] = (claim + struct.pack(">i", count)) * rng.choice((1, 2, 300))
+        data[at:at] = (claim + struct.pack(">i", count)) * rng.choice((1, 2, 2000))
 
 
 def _number(data: bytearray, rng: random.Random) -> None:
