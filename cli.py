@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,11 +14,14 @@ import click
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.binding import Binding, bind
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
+from cudnn_bindgen.codegen.graph import Graph
 from cudnn_bindgen.codegen.naming import check_module_name, module_name
+from cudnn_bindgen.codegen.options import ReadOptions
 from cudnn_bindgen.codegen.output import depfile as dependency_rule
 from cudnn_bindgen.codegen.output import find_differences, write_files
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.read import list_graphs, read_graph
 from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.text import printable
 
 _GRAPH = click.Path(path_type=Path)
@@ -39,9 +42,30 @@ class _Group(click.Group):
             _fail(f"{name}: {error.strerror or error}")
 
 
-def _fail(message: str) -> NoReturn:
-    click.echo(printable(message), err=True)
+def _fail(*lines: str) -> NoReturn:
+    for line in lines:
+        click.echo(printable(line), err=True)
     sys.exit(2)
+
+
+def _reading(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say how to read a graph file, as one `reading` argument."""
+
+    @click.option(
+        "--index", type=click.IntRange(min=1), help="Which graph of a log; --list shows them."
+    )
+    @click.option("--allow-newer", is_flag=True, help="Try to read a newer version of the format.")
+    @click.option("--strict", is_flag=True, help="Refuse what otherwise gives a warning.")
+    @functools.wraps(command)
+    def wrapped(
+        *arguments: object, index: int | None, allow_newer: bool, strict: bool, **rest: object
+    ) -> None:
+        command(*arguments, reading=ReadOptions(index, allow_newer, strict), **rest)
+
+    return wrapped
+
+
+_LIST = click.option("--list", "is_list", is_flag=True, help="Only list the graphs of a log.")
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,6 +81,8 @@ Examples:
   cudnn-bindgen emit attn.plan -o mymodel/_attn.pyx    # module _attn in mymodel/
   cudnn-bindgen emit attn.plan -o -                    # the .pyx on standard output
   cudnn-bindgen emit attn.plan -o mymodel/_attn.pyx --check        # exit 1 if not up to date
+  cudnn-bindgen emit run.log --list                    # the graphs that a log holds
+  cudnn-bindgen emit run.log --index 2 -o attn.pyx     # the second of them
 """
 )
 @click.argument("graph", type=_GRAPH)
@@ -64,11 +90,25 @@ Examples:
 @click.option("--name", help="Name of the module; default from OUT.pyx, else from GRAPH.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 with a diff if not up to date.")
 @click.option("--depfile", type=_GRAPH, help="Write a Makefile rule for build systems.")
+@_LIST
+@_reading
 def emit(
-    graph: Path, output: str | None, name: str | None, check: bool, depfile: Path | None
+    graph: Path,
+    output: str | None,
+    name: str | None,
+    check: bool,
+    depfile: Path | None,
+    is_list: bool,
+    reading: ReadOptions,
 ) -> None:
-    """Write the binding of GRAPH: a .pyx module, its .pyi stub and its .pxd declarations."""
-    binding = _read(graph)
+    """Write the binding of GRAPH: a .pyx module, its .pyi stub and its .pxd declarations.
+
+    GRAPH is a plan file, a structure dump, a log with graphs in it, or - for standard input.
+    """
+    if is_list:
+        _list(graph, reading, as_json=False)
+        return
+    binding = bind(_read(graph, reading))
     target = Path(output) if output not in (None, "-") else None
     if target is not None and target.suffix != ".pyx":
         raise EmitError(f'--output: expected a file name that ends in .pyx, got "{output}"')
@@ -76,8 +116,10 @@ def emit(
         raise EmitError(f"--name: expected {target.stem}, the stem of --output, got {name}")
     if output == "-" and (check or depfile):
         raise EmitError("--output: expected a file for --check and --depfile, got -")
+    if depfile and is_stdin(graph):
+        raise EmitError("--depfile: expected GRAPH to be a file, got -")
     module = _module(graph, target.stem if target is not None and name is None else name)
-    files = render(binding, module, graph.name)
+    files = render(binding, module, _source(graph))
     if output == "-":
         click.echo(files[f"{module}.pyx"], nl=False)
         return
@@ -110,10 +152,18 @@ Examples:
     default=None,
     help="Compilers at once; default: cores.",
 )
-def build(graphs: tuple[Path, ...], directory: Path, name: str | None, jobs: int | None) -> None:
+@_reading
+def build(
+    graphs: tuple[Path, ...],
+    directory: Path,
+    name: str | None,
+    jobs: int | None,
+    reading: ReadOptions,
+) -> None:
     """Emit each GRAPH and compile it. What is up to date is left alone."""
-    if name is not None and len(graphs) > 1:
-        raise EmitError("--name: expected one GRAPH to name, got several")
+    for option, value in (("--name", name), ("--index", reading.index)):
+        if value is not None and len(graphs) > 1:
+            raise EmitError(f"{option}: expected one GRAPH, got several")
     files: dict[str, dict[str, str]] = {}
     origin: dict[str, Path] = {}
     for graph in graphs:
@@ -123,44 +173,12 @@ def build(graphs: tuple[Path, ...], directory: Path, name: str | None, jobs: int
                 f"module name: expected one graph for {module}, got {origin[module]} and {graph}"
             )
         origin[module] = graph
-        files[module] = render(_read(graph), module, graph.name)
+        files[module] = render(bind(_read(graph, reading)), module, _source(graph))
     for emitted in files.values():
         write_files(directory, emitted)
-    _compile_all([directory / f"{module}.pyx" for module in files], directory, jobs)
+    from cudnn_bindgen.codegen.compile_all import compile_all
 
-
-def _compile_all(sources: Iterable[Path], directory: Path, jobs: int | None) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from cudnn_bindgen.codegen.compile import CompileError, compile_module, is_fresh
-
-    stale = [source for source in sources if not is_fresh(source, directory)]
-    console = Console(stderr=True)
-    failed = False
-    with (
-        Progress(
-            TextColumn("compiling"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.description}"),
-            console=console,
-            transient=True,
-        ) as progress,
-        # Threads that wait for one compiler process each.
-        ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool,
-    ):
-        task = progress.add_task("", total=len(stale))
-        running = {pool.submit(compile_module, source, directory): source for source in stale}
-        for future in as_completed(running):
-            progress.update(task, advance=1, description=running[future].stem)
-            try:
-                future.result()
-            except CompileError as error:
-                failed = True
-                console.print(f"{running[future]}:", markup=False, highlight=False)
-                console.print(str(error), markup=False, highlight=False)
-    if failed:
+    if not compile_all([directory / f"{module}.pyx" for module in files], directory, jobs):
         sys.exit(2)
 
 
@@ -179,21 +197,45 @@ Examples:
     is_flag=True,
     help="Also what a launch record holds; builds the module, needs a GPU.",
 )
-def show(graph: Path, as_json: bool, launch: bool) -> None:
-    """Show what GRAPH binds: operands, slots, scalars, workspace, nodes and plan."""
-    from cudnn_bindgen.codegen.show import as_document, print_tables
+@_LIST
+@_reading
+def show(graph: Path, as_json: bool, launch: bool, is_list: bool, reading: ReadOptions) -> None:
+    """Show what GRAPH binds: operands, scalars, workspace, nodes and plan; or why it cannot be."""
+    from cudnn_bindgen.codegen.show import as_document, explain, explain_lines, print_tables
 
-    model = read_graph(graph.read_bytes(), str(graph))
+    if is_list:
+        _list(graph, reading, as_json)
+        return
+    try:
+        model = _read(graph, reading)
+    except GraphFormatError as error:
+        if as_json:
+            _print_json({"refused": explain(error)})
+        _fail(str(error), *([] if as_json else explain_lines(error)))
     binding = bind(model)
     document = as_document(model, binding)
     if launch:
         document["launch"] = _describe_launch(graph, binding)
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        _print_json(document)
     else:
-        print_tables(document, graph.name)
+        print_tables(document, _source(graph))
+
+
+def _list(graph: Path, reading: ReadOptions, as_json: bool) -> None:
+    from cudnn_bindgen.codegen.show import as_list, print_list
+
+    document = as_list(list_graphs(read_source(graph), display_name(graph), reading))
+    if as_json:
+        _print_json(document)
+    else:
+        print_list(document, _source(graph))
+
+
+def _print_json(document: object) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
 def _describe_launch(graph: Path, binding: Binding) -> list[dict[str, object]]:
@@ -203,10 +245,10 @@ def _describe_launch(graph: Path, binding: Binding) -> list[dict[str, object]]:
     from cudnn_bindgen.codegen.compile import CompileError, compile_module
     from cudnn_bindgen.runtime.errors import BindingError
 
-    module = module_name(graph.stem)
+    module = _module(graph, None)
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
-        write_files(directory, render(binding, module, graph.name))
+        write_files(directory, render(binding, module, _source(graph)))
         try:
             compiled = compile_module(directory / f"{module}.pyx", directory)
         except CompileError as error:
@@ -223,12 +265,23 @@ def _describe_launch(graph: Path, binding: Binding) -> list[dict[str, object]]:
         return nodes
 
 
-def _read(graph: Path) -> Binding:
-    return bind(read_graph(graph.read_bytes(), str(graph)))
+def _read(graph: Path, reading: ReadOptions) -> Graph:
+    file = display_name(graph)
+    model = read_graph(read_source(graph), file, reading)
+    for warning in model.warnings:
+        warning.file = file
+        click.echo(printable(f"warning: {warning}"), err=True)
+    return model
+
+
+def _source(graph: Path) -> str:
+    return "stdin" if is_stdin(graph) else graph.name
 
 
 def _module(graph: Path, name: str | None) -> str:
-    return check_module_name(name) if name is not None else module_name(graph.stem)
+    if name is not None:
+        return check_module_name(name)
+    return module_name("graph" if is_stdin(graph) else graph.stem)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cudnn_bindgen.codegen import ports
@@ -35,6 +35,7 @@ def check_nodes(nodes: Sequence[Node], tensors: Mapping[int, Placed]) -> None:
         )
     # Whether a port names them or not: callers bind all of them (binding.py).
     operands = [item for item in tensors.values() if not item.tensor.is_virtual]
+    _check_inferred(operands)
     for item in operands:
         _check_operand(item)
     if len(operands) > MAX_OPERANDS:
@@ -180,6 +181,19 @@ def _check_cycles(
         )
 
 
+def _check_inferred(operands: Iterable[Placed]) -> None:
+    unknown = [f"{item.path}.dim" for item in operands if not item.tensor.dim]
+    if unknown:
+        error = GraphFormatError(
+            "expected the shape of an operand, got []: the graph was dumped before its shapes "
+            "were inferred",
+            path=unknown[0],
+            hint="call graph.validate() first, or set dim and stride of this tensor",
+        )
+        error.also = tuple(unknown[1:])
+        raise error
+
+
 def _check_operand(item: Placed) -> None:
     tensor, path = item.tensor, item.path
     if tensor.data_type not in BITS:
@@ -187,13 +201,6 @@ def _check_operand(item: Placed) -> None:
             "expected a data type, got null and no context.io_data_type to inherit",
             path=f"{path}.data_type",
             hint="set the tensor's data_type, or io_data_type of the graph",
-        )
-    if not tensor.dim:
-        raise GraphFormatError(
-            "expected the shape of an operand, got []: the graph was dumped before its shapes "
-            "were inferred",
-            path=f"{path}.dim",
-            hint="call graph.validate() first, or set dim and stride of this tensor",
         )
     if tensor.is_pass_by_value:
         _check_scalar(tensor, path)
@@ -214,7 +221,7 @@ def _check_scalar(tensor: Tensor, path: str) -> None:
         )
     if tensor.value and tensor.value.data_type != tensor.data_type:
         raise GraphFormatError(
-            f"expected {tensor.data_type} as in data_type, got a {tensor.value.data_type}",
+            f"expected {tensor.data_type} as in data_type, got {tensor.value.data_type}",
             path=f"{path}.pass_by_value.index",
         )
 

@@ -28,6 +28,8 @@ class GraphFormatError(ValueError):
         What the file was taken for.
     line
         Where in a log the graph stands, counted from 1; 0 if the file is the graph.
+    also
+        JSON paths of other places with the same problem.
     """
 
     def __init__(self, problem: str, *, path: str = "", hint: str = WRITE_AGAIN) -> None:
@@ -38,6 +40,7 @@ class GraphFormatError(ValueError):
         self.file = ""
         self.dialect = ""
         self.line = 0
+        self.also: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         line = f"line {self.line}" if self.line else ""

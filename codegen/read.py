@@ -30,9 +30,13 @@ MAX_TENSORS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One graph of a file, or why it cannot be read; `line` is where it stands in a log, else 0."""
+    """One graph of a file, or why it cannot be read; `line` is where it stands in a log, else 0.
+
+    `tags` are those of its nodes, as far as they could be read.
+    """
 
     line: int
+    tags: tuple[str, ...]
     graph: Graph | None
     refusal: GraphFormatError | None
 
@@ -82,11 +86,14 @@ def list_graphs(data: bytes, file: str = "", options: ReadOptions = DEFAULT) -> 
 
 
 def _read_entry(reading: Reading, file: str, options: ReadOptions) -> Entry:
+    tags: tuple[str, ...] = ()
+    if isinstance(reading, Document):
+        tags = tuple(node.tag for node in reading.structure.nodes)
     try:
-        return Entry(reading.line, _build(reading, options), None)
+        return Entry(reading.line, tags, _build(reading, options), None)
     except GraphFormatError as error:
         error.file = file
-        return Entry(reading.line, None, error)
+        return Entry(reading.line, tags, None, error)
 
 
 def _choose(readings: Sequence[Reading], options: ReadOptions) -> Reading:

@@ -1,4 +1,4 @@
-"""What a graph binds, for people (tables) and for programs (one document)."""
+"""What a graph binds or why it cannot be, for people (tables) and for programs (one document)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from cudnn_bindgen.codegen.binding import Argument, Binding
+from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.graph import Graph
+from cudnn_bindgen.codegen.read import Entry
 from cudnn_bindgen.codegen.text import shorten
 
 _OPERATIONS = ("copy to device", "set to zero", "address only")
@@ -24,6 +26,7 @@ def as_document(graph: Graph, binding: Binding) -> dict[str, Any]:
         "fingerprint": binding.fingerprint,
         "dialect": binding.dialect,
         "is_override_shape_enabled": binding.is_override_shape_enabled,
+        "warnings": [str(warning) for warning in graph.warnings],
         "arguments": [_argument(argument) for argument in binding.arguments],
         "nodes": [
             {
@@ -76,12 +79,59 @@ def _argument(argument: Argument) -> dict[str, Any]:
     }
 
 
+def explain(refusal: GraphFormatError) -> dict[str, Any]:
+    """Return everything that is known of a refusal as plain data."""
+    return {
+        "file": refusal.file,
+        "dialect": refusal.dialect or "unknown",
+        "line": refusal.line or None,
+        "path": refusal.path or None,
+        "problem": refusal.problem,
+        "also": list(refusal.also),
+        "remedy": refusal.hint,
+    }
+
+
+def explain_lines(refusal: GraphFormatError) -> list[str]:
+    """Return `explain`'s result as lines for people, without what is not known."""
+    rows = [
+        ("read as", refusal.dialect or "unknown"),
+        ("line", str(refusal.line or "")),
+        ("at", refusal.path),
+        ("problem", refusal.problem),
+        *(("also at", path) for path in refusal.also),
+        ("remedy", refusal.hint),
+    ]
+    return [f"  {title:8} {shorten(text, 300)}" for title, text in rows if text]
+
+
+def as_list(entries: list[Entry]) -> list[dict[str, Any]]:
+    """Return which graphs a file holds as plain data."""
+    return [_entry(index, entry) for index, entry in enumerate(entries, 1)]
+
+
+def _entry(index: int, entry: Entry) -> dict[str, Any]:
+    graph, refusal = entry.graph, entry.refusal
+    return {
+        "index": index,
+        "line": entry.line or None,
+        "nodes": " ".join(entry.tags),
+        "operands": sum(not t.is_virtual for t in graph.tensors) if graph else None,
+        "refused": ": ".join(filter(None, (refusal.path, refusal.problem))) if refusal else None,
+        "remedy": refusal.hint if refusal else None,
+    }
+
+
+def print_list(document: list[dict[str, Any]], source: str) -> None:
+    """Print `as_list`'s result on standard output; `source` names the file."""
+    console = _console()
+    console.print(f"[bold]{escape(shorten(source, 60))}[/bold]: graphs, by --index")
+    _print(console, "", document, width=120)
+
+
 def print_tables(document: dict[str, Any], source: str) -> None:
     """Print `as_document`'s result on standard output; `source` names the file."""
-    # Cut to a terminal's width, but not for a pipe, where rich would assume 80 columns.
-    # No emoji: a tensor may be named ":x:".
-    width = None if sys.stdout.isatty() else 200
-    console = Console(highlight=False, emoji=False, width=width)
+    console = _console()
     overrides = ", shapes can be overridden" if document["is_override_shape_enabled"] else ""
     console.print(
         f"[bold]{escape(shorten(source, 60))}[/bold]: {document['dialect']}, "
@@ -109,18 +159,25 @@ def print_tables(document: dict[str, Any], source: str) -> None:
         _print(console, part.replace("_", " "), plan[part])
 
 
-def _print(console: Console, title: str, rows: list[dict[str, Any]]) -> None:
+def _console() -> Console:
+    # Cut to a terminal's width, but not for a pipe, where rich would assume 80 columns.
+    # No emoji: a tensor may be named ":x:".
+    width = None if sys.stdout.isatty() else 200
+    return Console(highlight=False, emoji=False, width=width)
+
+
+def _print(console: Console, title: str, rows: list[dict[str, Any]], width: int = 60) -> None:
     if not rows:
         return
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for column in rows[0]:
         table.add_column(column.replace("_", " "))
     for row in rows:
-        table.add_row(*(escape(_cell(value)) for value in row.values()))
+        table.add_row(*(escape(_cell(value, width)) for value in row.values()))
     console.print(table)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, width: int) -> str:
     if value is None:
         return ""
     if isinstance(value, (list, tuple)):
@@ -129,4 +186,4 @@ def _cell(value: Any) -> str:
         return ",".join(map(str, value))
     if isinstance(value, dict):
         return " ".join(f"{shorten(key)}={item}" for key, item in value.items())
-    return shorten(str(value), 60)
+    return shorten(str(value), width)

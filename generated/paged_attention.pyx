@@ -33,7 +33,7 @@ check_abi(1)
 FINGERPRINT = "7b4edfa9815fd999669ec583d4cd7d10"
 GRAPH = {
     "source": "paged.json",
-    "dialect": "structure",
+    "dialect": "structure v2",
     "nodes": ("SDPA",),
     "is_override_shape_enabled": False,
 }

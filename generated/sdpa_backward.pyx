@@ -33,7 +33,7 @@ check_abi(1)
 FINGERPRINT = "53da28da770af626df28ab8f39b7a93e"
 GRAPH = {
     "source": "sdpa_bwd.json",
-    "dialect": "structure",
+    "dialect": "structure v2",
     "nodes": ("SDPA_BWD",),
     "is_override_shape_enabled": False,
 }

@@ -9,6 +9,7 @@ from typing import Any
 import ubjson
 
 from cudnn_bindgen.codegen.binding import Binding, bind
+from cudnn_bindgen.codegen.graph import SCALAR_TYPES
 from cudnn_bindgen.codegen.read import read_graph
 
 Document = dict[str, Any]
@@ -57,7 +58,9 @@ def tensors(*uids: int) -> list[Document]:
 
 def scalar(uid: int, name: str = "", value: Any = None, **fields: Any) -> Document:
     """A scalar; `value` is the file's ``{"index": ..., "value": ...}`` or None."""
-    one = {"dim": [1, 1], "stride": [1, 1], "data_type": "FLOAT"}
+    index = value.get("index") if isinstance(value, dict) else None
+    data_type = SCALAR_TYPES[index] if index in range(6) else "FLOAT"
+    one = {"dim": [1, 1], "stride": [1, 1], "data_type": data_type}
     return tensor(uid, name, is_pass_by_value=True, pass_by_value=value, **one | fields)
 
 

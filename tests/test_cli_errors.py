@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -60,12 +61,18 @@ def refusal(here: Path, *arguments: str) -> str:
     result = run(*arguments)
     assert tree(here) == before
     assert result.exit_code == 2, result.output
-    assert result.stdout == ""
+    if "--json" in arguments:
+        assert result.stdout == "" or set(json.loads(result.stdout)) == {"refused"}
+    else:
+        assert result.stdout == ""
     assert isinstance(result.exception, SystemExit)
-    (line,) = result.stderr.splitlines()
-    assert line.isascii()
-    assert line.isprintable()
-    return line
+    lines = result.stderr.splitlines()
+    assert all(line.isascii() and line.isprintable() for line in lines)
+    if arguments[0] == "show" and lines[1:]:  # which explains
+        assert lines[1].startswith("  read as")
+    else:
+        assert len(lines) == 1
+    return lines[0]
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)

@@ -149,7 +149,9 @@ CHANGES: dict[str, Edit] = {
     "ragged offset": tensor_with(0, ragged_offset_uid=None),
     "ragged multiplier": tensor_with(0, ragged_offset_multiplier=2),
     "scalar's value": tensor_with(1, pass_by_value={"index": 3, "value": "3F000001"}),
-    "scalar's type": tensor_with(1, pass_by_value={"index": 1, "value": 0x3F000000}),
+    "scalar's type": tensor_with(
+        1, pass_by_value={"index": 1, "value": 0x3F000000}, data_type="INT32"
+    ),
     "scalar's lack of a value": tensor_with(1, pass_by_value=None),
     "tag": node_with(1, tag="MATMUL"),
     "port": node_with(1, inputs={"IN_0": 3, "IN_2": 1}),

@@ -34,7 +34,10 @@ def decode_json(data: bytes, what: str = "a graph file") -> Any:
     values = sum(map(data.count, (b",", b"{", b"[")))
     if values > MAX_VALUES:
         raise too_large(what, f"{values} values", str(MAX_VALUES))
-    document = decode_json_as(data, what, Any)
+    try:
+        document = decode_json_as(data, what, Any)
+    except msgspec.ValidationError as error:  # a number beyond all floats
+        raise placed(str(error)) from None
     _check_depth(document, what)
     # msgspec keeps the last value of a key that comes twice, and other readers the first one.
     json.loads(data, object_pairs_hook=_check_keys)

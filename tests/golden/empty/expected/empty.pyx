@@ -27,7 +27,7 @@ check_abi(1)
 FINGERPRINT = "fc2331ed0b22bc2871b4551eb9eedb7a"
 GRAPH = {
     "source": "input.json",
-    "dialect": "structure",
+    "dialect": "structure v2",
     "nodes": ("MATMUL",),
     "is_override_shape_enabled": False,
 }

@@ -31,7 +31,7 @@ check_abi(1)
 FINGERPRINT = "4a3f00cb414b9be1307aa44786541602"
 GRAPH = {
     "source": "input.json",
-    "dialect": "structure",
+    "dialect": "structure v2",
     "nodes": ("POINTWISE", "TAG\"\"\"\\\n{{ x }}"),
     "is_override_shape_enabled": False,
 }

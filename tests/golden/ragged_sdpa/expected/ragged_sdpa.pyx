@@ -35,7 +35,7 @@ check_abi(1)
 FINGERPRINT = "8587bfe2ad65c5ac74ba453d6b85ad37"
 GRAPH = {
     "source": "input.json",
-    "dialect": "structure",
+    "dialect": "structure v2",
     "nodes": ("SDPA",),
     "is_override_shape_enabled": False,
 }

@@ -27,7 +27,7 @@ check_abi(1)
 FINGERPRINT = "bebbab9a807882a9c974fc813c548082"
 GRAPH = {
     "source": "input.json",
-    "dialect": "structure",
+    "dialect": "structure v2",
     "nodes": ("REDUCTION",),
     "is_override_shape_enabled": False,
 }

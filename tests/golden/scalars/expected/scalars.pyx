@@ -37,7 +37,7 @@ check_abi(1)
 FINGERPRINT = "fe72e962a3569cdc18ce83362b72061a"
 GRAPH = {
     "source": "input.json",
-    "dialect": "structure",
+    "dialect": "structure v2",
     "nodes": ("POINTWISE",),
     "is_override_shape_enabled": False,
 }
