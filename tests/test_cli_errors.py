@@ -140,7 +140,7 @@ def test_arguments_of_emit(here: Path, arguments: tuple[str, ...], message: str)
         ),
         (
             ("good.json", "Good.json", "-d", "out", "--name", "n"),
-            "--name: expected one GRAPH to name, got several",
+            "--name: expected one GRAPH, got several",
         ),
         (
             ("good.json", "-d", "out", "--name", "a.b"),

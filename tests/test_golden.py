@@ -1,4 +1,4 @@
-"""Case folders: ``input.json`` and what `emit` makes of it: ``expected/`` or ``stderr.txt``.
+"""Case folders: ``input.json`` and what `emit` makes of it: ``expected/``, ``stderr.txt``.
 
 A new case is a folder with an input.json and one run with ``--update-golden``.
 """
@@ -29,8 +29,9 @@ def emit(case: str, directory: Path) -> dict[str, str]:
         assert result.exit_code == 2, result.output
         assert not directory.exists()
         return {"stderr.txt": result.stderr}
-    assert result.output == ""
-    return {f"expected/{path.name}": path.read_text() for path in directory.iterdir()}
+    assert result.stdout == ""
+    files = {f"expected/{path.name}": path.read_text() for path in directory.iterdir()}
+    return files | ({"stderr.txt": result.stderr} if result.stderr else {})  # warnings
 
 
 @pytest.mark.parametrize("case", CASES)
