@@ -207,12 +207,12 @@ def test_each_word_matters(standin: Standin, make: Callable[..., Work]) -> None:
     rebuilt = Rebuilt(standin, work)
     [node] = rebuilt.nodes
     *others, (body, size) = node["parameters"]
-    entries = body + 48
+    entries = body + 56
     names = {offset: "pointer" if size == 8 else "constant" for offset, size in others}
     body_names = ["magic", "launch", "count", "", "fill bytes", "", "fill", "entries"]
-    body_names += ["word", "", "page", "blocks"]
+    body_names += ["word", "", "page", "blocks", "digest", "digest"]
     names |= {body + 4 * i: name for i, name in enumerate(body_names) if name}
-    for entry in range((size - 48 - 5) // 32):
+    for entry in range((size - 56 - 5) // 32):
         at = entries + 32 * entry
         [role] = struct.unpack_from("I", node["bytes"], at)
         is_scalar = role == 3

@@ -20,12 +20,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .graphs import LAUNCHES, GraphCalls
+from .overrides import Declared, Overridable, OverrideCalls
 
 __all__ = [
     "CAPTURE_GLOBAL",
     "CAPTURE_RELAXED",
     "CAPTURE_THREAD_LOCAL",
     "LAUNCHES",
+    "Declared",
+    "Overridable",
     "Paths",
     "Standin",
     "build",
@@ -39,8 +42,7 @@ CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED = range(3)
 
 _SOURCES = Path(__file__).parent
 _FLAGS = (
-    *("-std=c11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden"),
-    *("-Wall", "-Wextra", "-Werror"),
+    *("-O2", "-g", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"),
     "-ffp-contract=off",  # fused multiply-adds would round differently from expected_outputs
 )
 
@@ -61,27 +63,36 @@ def build(directory: str | os.PathLike[str]) -> Paths:
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     paths = Paths(directory / "libcudnn.so.9", directory / "libcuda.so.1")
-    _compile("cudnn text launches device", paths.cudnn)
+    _compile("cudnn text launches device overrides", paths.cudnn, "lists")
     _compile("driver bookkeeping streams memory work graphs execs", paths.driver)
     return paths
 
 
-def _compile(names: str, path: Path) -> None:
-    sources = [_SOURCES / f"{name}.c" for name in names.split()]
-    newest = max(file.stat().st_mtime for file in (*sources, *_SOURCES.glob("*.h")))
-    if path.exists() and path.stat().st_mtime >= newest:
+def _compile(names: str, path: Path, cpp: str = "") -> None:
+    c_files = [_SOURCES / f"{name}.c" for name in names.split()]
+    cpp_files = [_SOURCES / f"{name}.cpp" for name in cpp.split()]
+    sources = [*c_files, *cpp_files, *_SOURCES.glob("*.h")]
+    if path.exists() and path.stat().st_mtime >= max(file.stat().st_mtime for file in sources):
         return
+    cc, cxx = (os.environ.get(name, default) for name, default in (("CC", "gcc"), ("CXX", "g++")))
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         output = Path(scratch) / path.name
-        command = [os.environ.get("CC", "gcc"), *_FLAGS, f"-Wl,-soname,{path.name}"]
-        command += [*map(str, sources), "-o", str(output), "-ldl"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"{path.name} does not compile:\n{done.stderr}")
+        objects = [str(Path(scratch) / f"{file.stem}.o") for file in cpp_files]
+        for file, target in zip(cpp_files, objects, strict=True):
+            _run([cxx, "-std=c++17", *_FLAGS, "-c", str(file), "-o", target], path)
+        command = [cc, "-std=c11", *_FLAGS, "-shared", f"-Wl,-soname,{path.name}"]
+        command += [*map(str, c_files), *objects, "-o", str(output), "-ldl"]
+        _run([*command, "-lstdc++"] if objects else command, path)
         output.replace(path)
 
 
-class Standin(GraphCalls):
+def _run(command: list[str], path: Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{path.name} does not compile:\n{done.stderr}")
+
+
+class Standin(GraphCalls, OverrideCalls):
     """Both libraries, loaded for the whole process, so that any later dlopen by SONAME finds them.
 
     Integers stand for streams, contexts and addresses.
@@ -148,8 +159,11 @@ class Standin(GraphCalls):
         'shared': a handle or an executable graph on two threads at once. 'destroyed': use after
         destroy, of a plan by a graph too, or destroy while in use. 'memory': device memory freed
         twice, used after free, overrun, or workspace of another context; in a graph also memory
-        that is not mapped. None: all of these. 'stale stream' is apart: the handle was last given a
-        stream that is destroyed and whose address another stream now has.
+        that is not mapped. 'overrides': an address that no vector of vectors stands at, or vectors
+        changed or freed after they were given to a pack and before its execution. 'absent': a
+        function that the version set is too old to have. None: all of these. 'stale stream' is
+        apart: the handle was last given a stream that is destroyed and whose address another stream
+        now has.
         """
         if kind is None:
             return int(self.driver.standin_violations(None))
@@ -311,6 +325,7 @@ def plan_text(
     parts: Sequence[int] = (),
     other: Sequence[int] = (),
     launch: str = "plain",
+    overridable: Overridable | None = None,
     version: int = 91900,
     sm: int = 900,
 ) -> str:
@@ -319,7 +334,8 @@ def plan_text(
     The lists hold uids; a scalar is (uid, 'float' | 'half' | 'bfloat16' | 'double' | 'int32' |
     'int64'). Inputs and outputs are arrays of `count` doubles, parts of `count` floats; the other
     operands are bound, but not read, and may be null. `workspace` bytes are overwritten with 0xA5.
-    `launch` is one of `LAUNCHES`: it never changes what a direct execution computes.
+    `launch` is one of `LAUNCHES`: it never changes what a direct execution computes. A plan without
+    `overridable` refuses overrides.
     """
     return json.dumps(
         {
@@ -334,6 +350,7 @@ def plan_text(
                 "scalars": [list(scalar) for scalar in scalars],
                 "other": list(other),
                 "launch": launch,
+                **(overridable.members() if overridable else {}),
             },
         },
         separators=(",", ":"),
@@ -347,17 +364,18 @@ def expected_outputs(
     n_outputs: int,
     *,
     count: int = 1,
+    digest: int = 0,
 ) -> list[list[float]]:
     """Return what the stand-in writes to its outputs, to the last bit.
 
     Scalars and parts are expected as the library sees them: see `rounded`. `count` matters only
-    where there is no array to tell it.
+    where there is no array to tell it. `digest` is `Overridable.digest_of` the call.
     """
     for array in (*inputs, *parts):
         count = len(array)
     outputs: list[list[float]] = [[] for _ in range(n_outputs)]
     for i in range(count):
-        total = 0.0
+        total = float(digest)
         for j, array in enumerate(inputs):
             total += (j + 1) ** 2 * array[i]
         for m, scalar in enumerate(scalars):

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_FAILURES = 64, LOG_LINES = 4096, LOG_WIDTH = 160 };
+enum { MAX_FAILURES = 64, LOG_LINES = 4096, LOG_WIDTH = 192 };
 
 struct failure {
     enum call call;
@@ -28,7 +28,8 @@ static atomic_long delay;
 static const char *const call_names[] = {STANDIN_CALLS(STANDIN_CALL_NAME)};
 static const char *const live_names[] = {"handle", "plan", "pack", "memory", "stream",
                                          "graph", "exec", "function"};
-static const char *const violation_names[] = {"shared", "destroyed", "memory", "stale stream"};
+static const char *const violation_names[] = {"shared", "destroyed", "memory", "overrides", "absent",
+                                              "stale stream"};
 
 static int find(const char *const *names, int count, const char *name)
 {
@@ -160,9 +161,11 @@ EXPORT void standin_set_live(const char *name, long count)
 EXPORT long standin_violations(const char *name)
 {
     if (name == NULL) {
-        return atomic_load(&violations[VIOLATION_SHARED]) +
-               atomic_load(&violations[VIOLATION_DESTROYED]) +
-               atomic_load(&violations[VIOLATION_MEMORY]);
+        long sum = 0;
+        for (int kind = 0; kind < VIOLATION_COUNT; kind++) {
+            sum += kind == VIOLATION_STALE_STREAM ? 0 : atomic_load(&violations[kind]);
+        }
+        return sum;
     }
     int kind = find(violation_names, VIOLATION_COUNT, name);
     return kind < 0 ? -1 : atomic_load(&violations[kind]);

@@ -4,7 +4,7 @@
  * refused where the real library would crash or, worse, work.
  */
 #define _GNU_SOURCE
-#include "plan.h"
+#include "overrides.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -15,29 +15,6 @@
 #include <string.h>
 #include <time.h>
 
-typedef int cudnnStatus_t;
-
-#define STATUSES(X)                                                                                \
-    X(CUDNN_STATUS_SUCCESS, 0)                                                                     \
-    X(CUDNN_STATUS_NOT_INITIALIZED, 1001)                                                          \
-    X(CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, 1002)                                              \
-    X(CUDNN_STATUS_SERIALIZATION_VERSION_MISMATCH, 1003)                                           \
-    X(CUDNN_STATUS_BAD_PARAM, 2000)                                                                \
-    X(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, 2002)                                                   \
-    X(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, 2003)                                             \
-    X(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, 2004)                                                  \
-    X(CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH, 2007)                                                \
-    X(CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES, 2009)                                             \
-    X(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, 2010)                                                 \
-    X(CUDNN_STATUS_NOT_SUPPORTED, 3000)                                                            \
-    X(CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH, 3007)                                              \
-    X(CUDNN_STATUS_INTERNAL_ERROR, 4000)                                                           \
-    X(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, 4003)                                    \
-    X(CUDNN_STATUS_EXECUTION_FAILED, 5000)                                                         \
-    X(CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER, 5001)
-#define STATUS_ENUM(name, value) name = value,
-enum { STATUSES(STATUS_ENUM) };
-
 enum {
     EXECUTION_PLAN = 5,
     VARIANT_PACK = 16,
@@ -47,6 +24,9 @@ enum {
     PACK_UNIQUE_IDS = 1000,
     PACK_DATA_POINTERS = 1001,
     PACK_WORKSPACE = 1003,
+    PACK_OVERRIDE_UIDS = 1010,
+    PACK_OVERRIDE_SHAPES = 1011,
+    PACK_OVERRIDE_STRIDES = 1012,
     TYPE_HANDLE = 0,
     TYPE_INT64 = 3,
     TYPE_VOID_PTR = 6,
@@ -55,6 +35,9 @@ enum {
 
 enum {
     DEFAULT_VERSION = 91900,
+    PACK_OVERRIDES_SINCE = 91800,
+    PLAN_OVERRIDES_SINCE = 92100,
+    WORKSPACE_QUERY_SINCE = 92300,
     ALIVE = 0x57414E44,
     DEAD = 0x44454144,
     PACK_GRAVES = 4096, /* packs come and go with every call, so only the last dead ones are kept */
@@ -73,6 +56,7 @@ struct pack {
     void **pointers;
     size_t uid_count, pointer_count;
     void *workspace;
+    struct overrides overrides;
 };
 
 static atomic_size_t version = DEFAULT_VERSION;
@@ -203,6 +187,7 @@ static void bury(struct object *object, size_t size)
             struct pack *pack = (struct pack *)object;
             release(pack->uids, pack->uid_count * sizeof *pack->uids);
             release(pack->pointers, pack->pointer_count * sizeof *pack->pointers);
+            free_overrides(&pack->overrides);
         } else if (object->kind == EXECUTION_PLAN) {
             free_kernels((struct plan *)object);
             free(((struct plan *)object)->text);
@@ -254,6 +239,8 @@ static cudnnStatus_t finalize_plan(struct plan *plan)
     value = find_value(plan->text, "standin");
     REQUIRE(value != NULL, CUDNN_STATUS_NOT_SUPPORTED, "plan: no \"standin\" in the text");
     REQUIRE(scan_standin(value, plan), CUDNN_STATUS_BAD_PARAM, "plan: cannot read \"standin\"");
+    REQUIRE(plan->declared_count == 0 || atomic_load(&version) >= PLAN_OVERRIDES_SINCE,
+            CUDNN_STATUS_NOT_SUPPORTED, "plan: override shapes need cuDNN 9.21");
     plan->device = driver()->device_of(context);
     REQUIRE(make_kernels(plan), CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no memory");
     return CUDNN_STATUS_SUCCESS;
@@ -269,6 +256,9 @@ static cudnnStatus_t finalize_pack(struct pack *pack)
                     "variant pack: uid %jd twice", (intmax_t)pack->uids[i]);
         }
     }
+    struct reason why;
+    cudnnStatus_t status = check_counts(&pack->overrides, &why);
+    REQUIRE(status == CUDNN_STATUS_SUCCESS, status, "%s", why.text);
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -291,7 +281,7 @@ static cudnnStatus_t check_memory(const void *address, size_t size, CUcontext ow
 
 /* A captured launch may have any addresses: they are looked at when the graph runs. */
 static cudnnStatus_t match_operands(const struct plan *plan, const struct pack *pack,
-                                    bool captured, void **pointers)
+                                    int64_t count, bool captured, void **pointers)
 {
     for (size_t o = 0; o < plan->operand_count; o++) {
         const struct operand *operand = &plan->operands[o];
@@ -310,7 +300,7 @@ static cudnnStatus_t match_operands(const struct plan *plan, const struct pack *
         REQUIRE((uintptr_t)pointer % item == 0, CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER,
                 "uid %jd is not aligned to %zu bytes", uid, item);
         if (operand->role != SCALAR && !captured) {
-            size_t size = item == 1 ? 0 : (size_t)plan->count * item;
+            size_t size = item == 1 ? 0 : (size_t)count * item;
             REQUIRE_SUCCESS(check_memory(pointer, size, NULL, operand->uid));
         }
         pointers[o] = pointer;
@@ -321,9 +311,10 @@ static cudnnStatus_t match_operands(const struct plan *plan, const struct pack *
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t execute(struct handle *handle, struct plan *plan, struct pack *pack)
+/* What execution and workspace query have in common. */
+static cudnnStatus_t prepare(struct handle *handle, struct plan *plan, struct pack *pack,
+                             struct extent *extent)
 {
-    void *pointers[MAX_OPERANDS];
     REQUIRE_SUCCESS(check_kind(&handle->object, 0, "handle"));
     REQUIRE_SUCCESS(check_kind(&plan->object, EXECUTION_PLAN, "execution plan"));
     REQUIRE_SUCCESS(check_kind(&pack->object, VARIANT_PACK, "variant pack"));
@@ -335,14 +326,29 @@ static cudnnStatus_t execute(struct handle *handle, struct plan *plan, struct pa
             "the current context is not the handle's");
     REQUIRE(plan->device == driver()->device_of(context), CUDNN_STATUS_BAD_PARAM,
             "the plan belongs to device %d", plan->device);
+    /* A pack for a query may hold overrides alone. */
+    struct reason why;
+    cudnnStatus_t status = check_overrides(plan, &pack->overrides, pack->uids, pack->uid_count,
+                                           &why);
+    REQUIRE(status == CUDNN_STATUS_SUCCESS, status, "%s", why.text);
+    *extent = measure(plan, &pack->overrides);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t execute(struct handle *handle, struct plan *plan, struct pack *pack)
+{
+    void *pointers[MAX_OPERANDS];
+    struct extent extent;
+    REQUIRE_SUCCESS(prepare(handle, plan, pack, &extent));
     CUstream stream = handle->stream;
     bool captured = driver()->is_capturing(stream);
-    REQUIRE_SUCCESS(match_operands(plan, pack, captured, pointers));
-    void *workspace = plan->workspace > 0 ? pack->workspace : NULL;
-    REQUIRE(workspace != NULL || plan->workspace == 0, CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
-            "the plan needs %jd bytes of workspace", (intmax_t)plan->workspace);
+    REQUIRE_SUCCESS(match_operands(plan, pack, extent.count, captured, pointers));
+    void *workspace = extent.workspace > 0 ? pack->workspace : NULL;
+    REQUIRE(workspace != NULL || extent.workspace == 0, CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
+            "the plan needs %jd bytes of workspace", (intmax_t)extent.workspace);
     if (workspace != NULL && !captured) {
-        REQUIRE_SUCCESS(check_memory(workspace, (size_t)plan->workspace, context, -1));
+        REQUIRE_SUCCESS(
+            check_memory(workspace, (size_t)extent.workspace, handle->context, -1));
     }
 
     CUcontext stream_context;
@@ -352,7 +358,7 @@ static cudnnStatus_t execute(struct handle *handle, struct plan *plan, struct pa
     if ((uintptr_t)stream > 2 && stream_id != handle->stream_id) {
         driver()->violate(VIOLATION_STALE_STREAM);
     }
-    struct pieces *pieces = make_pieces(plan, pointers, workspace);
+    struct pieces *pieces = make_pieces(plan, &extent, pointers, workspace);
     REQUIRE(pieces != NULL, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no memory");
     long delay = driver()->execute_delay();
     if (delay > 0) {
@@ -362,6 +368,7 @@ static cudnnStatus_t execute(struct handle *handle, struct plan *plan, struct pa
     free_pieces(pieces);
     REQUIRE(launched == CUDA_SUCCESS, CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER,
             "the stream refuses the launch (%d)", launched);
+    log_overrides(&pack->overrides);
     driver()->log("cudnnBackendExecute 0x%jx 0x%jx 0x%jx 0x%jx 0x%jx", (uintmax_t)(uintptr_t)handle,
                   (uintmax_t)(uintptr_t)plan, (uintmax_t)(uintptr_t)pack,
                   (uintmax_t)(uintptr_t)stream, (uintmax_t)(uintptr_t)pack->workspace);
@@ -548,7 +555,20 @@ static cudnnStatus_t set_in_pack(struct pack *pack, int name, int64_t count, con
         return copy_array((void **)&pack->pointers, &pack->pointer_count, items, count,
                           sizeof(void *));
     }
-    REQUIRE(count == 1, CUDNN_STATUS_BAD_PARAM, "variant pack: one workspace expected");
+    if (name == PACK_OVERRIDE_UIDS) {
+        REQUIRE(count > 0, CUDNN_STATUS_BAD_PARAM, "variant pack: no override uids");
+        return copy_array((void **)&pack->overrides.uids, &pack->overrides.count, items, count,
+                          sizeof(int64_t));
+    }
+    REQUIRE(count == 1, CUDNN_STATUS_BAD_PARAM, "attribute %d has one element", name);
+    if (name == PACK_OVERRIDE_SHAPES || name == PACK_OVERRIDE_STRIDES) {
+        /* The element's address is the vector's: no pointer to it stands there. */
+        struct reason why;
+        int kind = name == PACK_OVERRIDE_SHAPES ? SHAPES : STRIDES;
+        cudnnStatus_t status = take_lists(&pack->overrides, kind, items, &why);
+        REQUIRE(status == CUDNN_STATUS_SUCCESS, status, "%s", why.text);
+        return CUDNN_STATUS_SUCCESS;
+    }
     memcpy(&pack->workspace, items, sizeof pack->workspace);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -562,6 +582,13 @@ static int settable_type(int kind, int name)
     case PACK_UNIQUE_IDS: return kind == VARIANT_PACK ? TYPE_INT64 : -1;
     case PACK_DATA_POINTERS:
     case PACK_WORKSPACE: return kind == VARIANT_PACK ? TYPE_VOID_PTR : -1;
+    case PACK_OVERRIDE_UIDS:
+    case PACK_OVERRIDE_SHAPES:
+    case PACK_OVERRIDE_STRIDES:
+        if (kind != VARIANT_PACK || atomic_load(&version) < PACK_OVERRIDES_SINCE) {
+            return -1;
+        }
+        return name == PACK_OVERRIDE_UIDS ? TYPE_INT64 : TYPE_VOID_PTR;
     default: return -1;
     }
 }
@@ -624,20 +651,54 @@ EXPORT cudnnStatus_t cudnnBackendFinalize(struct object *descriptor)
     return succeed(CALL_cudnnBackendFinalize);
 }
 
+static void begin_use(struct handle *handle, struct plan *plan, struct pack *pack)
+{
+    if (atomic_fetch_add(&handle->object.users, 1) > 0) {
+        driver()->violate(VIOLATION_SHARED);
+    }
+    atomic_fetch_add(&plan->object.users, 1);
+    atomic_fetch_add(&pack->object.users, 1);
+}
+
+static void end_use(struct handle *handle, struct plan *plan, struct pack *pack)
+{
+    atomic_fetch_sub(&pack->object.users, 1);
+    atomic_fetch_sub(&plan->object.users, 1);
+    atomic_fetch_sub(&handle->object.users, 1);
+}
+
 EXPORT cudnnStatus_t cudnnBackendExecute(struct handle *handle, struct plan *plan,
                                          struct pack *pack)
 {
     ENTER(cudnnBackendExecute);
     REQUIRE(handle != NULL && plan != NULL && pack != NULL, CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
             "cudnnBackendExecute: null");
-    if (atomic_fetch_add(&handle->object.users, 1) > 0) {
-        driver()->violate(VIOLATION_SHARED);
-    }
-    atomic_fetch_add(&plan->object.users, 1);
-    atomic_fetch_add(&pack->object.users, 1);
+    begin_use(handle, plan, pack);
     cudnnStatus_t status = execute(handle, plan, pack);
-    atomic_fetch_sub(&pack->object.users, 1);
-    atomic_fetch_sub(&plan->object.users, 1);
-    atomic_fetch_sub(&handle->object.users, 1);
+    end_use(handle, plan, pack);
     return status == CUDNN_STATUS_SUCCESS ? succeed(CALL_cudnnBackendExecute) : status;
+}
+
+EXPORT cudnnStatus_t cudnnGetExecutionPlanWorkspaceSize(struct handle *handle, struct plan *plan,
+                                                        struct pack *pack, size_t *size)
+{
+    ENTER(cudnnGetExecutionPlanWorkspaceSize);
+    if (atomic_load(&version) < WORKSPACE_QUERY_SINCE) {
+        /* The real one does not have it then: its caller would have called a null pointer. */
+        driver()->violate(VIOLATION_ABSENT);
+        return fail(CUDNN_STATUS_NOT_SUPPORTED, "cuDNN %zu has no workspace query",
+                    atomic_load(&version));
+    }
+    REQUIRE(handle != NULL && plan != NULL && pack != NULL && size != NULL,
+            CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "cudnnGetExecutionPlanWorkspaceSize: null");
+    struct extent extent;
+    begin_use(handle, plan, pack);
+    cudnnStatus_t status = prepare(handle, plan, pack, &extent);
+    end_use(handle, plan, pack);
+    if (status != CUDNN_STATUS_SUCCESS) {
+        return status;
+    }
+    *size = (size_t)extent.workspace;
+    driver()->log("cudnnGetExecutionPlanWorkspaceSize 0x%jx %zu", (uintmax_t)(uintptr_t)plan, *size);
+    return succeed(CALL_cudnnGetExecutionPlanWorkspaceSize);
 }

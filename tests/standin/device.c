@@ -180,7 +180,7 @@ CUresult device_code(const struct kernel_call *call)
     bool whole = view.pointer_count == 0 || is_whole(view.body.launch, view.pointers[0]);
     int64_t threads = (int64_t)call->grid * call->block;
     for (int64_t i = 0; i < view.body.count && i < threads; i++) {
-        double sum = 0;
+        double sum = (double)view.body.digest;
         for (uint32_t e = 0; e < view.body.entry_count; e++) {
             const struct entry *entry = &view.entries[e];
             double *output = (double *)view.pointers[entry->pointer];

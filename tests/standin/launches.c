@@ -8,7 +8,8 @@
 #define LAUNCH_NAME(name) #name,
 const char *const launch_names[] = {LAUNCHES(LAUNCH_NAME)};
 
-enum { THREADS = 128, WORKSPACE = -1, FINAL_FILL = 0xA5, FIRST_FILL = 0x5A };
+/* Few threads where overrides may change the count, so that the grid follows small changes. */
+enum { THREADS = 128, FEW_THREADS = 4, WORKSPACE = -1, FINAL_FILL = 0xA5, FIRST_FILL = 0x5A };
 
 struct kernel {
     struct function *functions[2]; /* the second one only where "function" chooses */
@@ -27,6 +28,15 @@ struct kernel {
 struct pieces {
     size_t count;
     struct launch_node nodes[MAX_OPERANDS + 4];
+};
+
+struct builder {
+    struct pieces *pieces;
+    const struct plan *plan;
+    const struct extent *extent;
+    void *const *operands;
+    void *workspace;
+    bool failed;
 };
 
 /* Making kernels */
@@ -80,7 +90,7 @@ static void add_scale(struct kernel *kernel, const struct plan *plan, int only)
 
 static void add_fill(struct kernel *kernel, const struct plan *plan, uint32_t fill)
 {
-    if (plan->workspace > 0) {
+    if (plan->workspace > 0 || plan->growth > 0) {
         kernel->fills = true;
         kernel->fill = fill;
         kernel->pointers[kernel->pointer_count++] = WORKSPACE;
@@ -239,9 +249,11 @@ static void encode(const struct plan *plan, uint64_t *words, size_t count, struc
     }
 }
 
-static unsigned char *fill_buffer(const struct plan *plan, const struct kernel *kernel,
-                                  uint64_t *words, void *const *operands, unsigned blocks)
+static unsigned char *fill_buffer(const struct builder *builder, const struct kernel *kernel,
+                                  uint64_t *words, unsigned blocks)
 {
+    const struct plan *plan = builder->plan;
+    void *const *operands = builder->operands;
     unsigned char *buffer = calloc(1, kernel->size);
     struct entry entries[2 * MAX_OPERANDS];
     static const size_t sizes[] = {4, 2, 2, 8, 4, 8};
@@ -259,11 +271,12 @@ static unsigned char *fill_buffer(const struct plan *plan, const struct kernel *
     struct body body = {
         .magic = BODY_MAGIC,
         .launch = special ? plan->launch : LAUNCH_plain,
-        .count = plan->count,
-        .fill_bytes = kernel->fills ? plan->workspace : 0,
+        .count = builder->extent->count,
+        .fill_bytes = kernel->fills ? builder->extent->workspace : 0,
         .fill = kernel->fill,
         .entry_count = (uint32_t)kernel->entry_count,
         .blocks = blocks,
+        .digest = builder->extent->digest,
     };
     if (special) {
         encode(plan, words, kernel->pointer_count, &body, entries, tail);
@@ -291,14 +304,6 @@ static unsigned char *fill_buffer(const struct plan *plan, const struct kernel *
 
 /* Putting launches together */
 
-struct builder {
-    struct pieces *pieces;
-    const struct plan *plan;
-    void *const *operands;
-    void *workspace;
-    bool failed;
-};
-
 static int add_piece(struct builder *builder, struct launch_node node)
 {
     builder->pieces->nodes[builder->pieces->count] = node;
@@ -316,8 +321,10 @@ static int add_kernel(struct builder *builder, size_t index, int after, int afte
                                                    : builder->operands[operand]);
     }
     uint64_t first = kernel->pointer_count > 0 ? words[0] : 0;
-    unsigned blocks = plan->count > 0 ? (unsigned)((plan->count + THREADS - 1) / THREADS) : 1;
-    unsigned char *buffer = fill_buffer(plan, kernel, words, builder->operands, blocks);
+    int64_t count = builder->extent->count;
+    unsigned threads = plan->declared_count > 0 ? FEW_THREADS : THREADS;
+    unsigned blocks = count > 0 ? (unsigned)((count + threads - 1) / threads) : 1;
+    unsigned char *buffer = fill_buffer(builder, kernel, words, blocks);
     builder->failed = builder->failed || buffer == NULL;
     bool grid = plan->launch == LAUNCH_grid, split = plan->launch == LAUNCH_split;
     return add_piece(builder, (struct launch_node){
@@ -325,7 +332,7 @@ static int add_kernel(struct builder *builder, size_t index, int after, int afte
         .after = {after, after_too},
         .function = kernel->functions[plan->launch == LAUNCH_function ? bit4(first) : 0],
         .grid = blocks + (unsigned)(grid ? bit4(first) + 2 * (first >> 12 & 1) : 0),
-        .block = THREADS,
+        .block = threads,
         .cluster = split ? 2 : 0,
         .packed = plan->launch == LAUNCH_packed,
         .buffer = buffer,
@@ -336,11 +343,11 @@ static void build_split(struct builder *builder)
 {
     const struct plan *plan = builder->plan;
     int last = -1;
-    if (plan->workspace > 0) {
+    if (builder->extent->workspace > 0) {
         last = add_piece(builder, (struct launch_node){.type = NODE_MEMSET, .after = {-1, -1},
                                                        .target = (uintptr_t)builder->workspace,
                                                        .value = FIRST_FILL,
-                                                       .size = (size_t)plan->workspace});
+                                                       .size = (size_t)builder->extent->workspace});
     }
     for (size_t k = 0; k < plan->kernel_count; k++) {
         last = add_kernel(builder, k, last, -1);
@@ -383,13 +390,14 @@ static void build(struct builder *builder, uint64_t first, bool is_first)
     }
 }
 
-struct pieces *make_pieces(struct plan *plan, void *const *pointers, void *workspace)
+struct pieces *make_pieces(struct plan *plan, const struct extent *extent, void *const *pointers,
+                           void *workspace)
 {
     struct pieces *pieces = calloc(1, sizeof *pieces);
     if (pieces == NULL) {
         return NULL;
     }
-    struct builder builder = {pieces, plan, pointers, workspace, false};
+    struct builder builder = {pieces, plan, extent, pointers, workspace, false};
     const struct kernel *kernel = plan->kernels;
     uint64_t first = kernel->pointer_count == 0           ? 0
                      : kernel->pointers[0] == WORKSPACE ? (uint64_t)workspace

@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-enum { MAX_OPERANDS = 128 };
+enum { MAX_OPERANDS = 128, MAX_RANK = 8, DIGEST_PRIME = 65521 };
 
 /* SCALE is no operand's role: an output that is multiplied in place. */
 enum role { INPUT, OUTPUT, PART, SCALAR, OTHER, SCALE };
@@ -36,18 +36,37 @@ struct object {
     struct object *next; /* in the graveyard */
 };
 
+/* The geometry of an operand, which overrides may replace. */
+struct declared {
+    int64_t uid;
+    size_t rank;
+    int64_t dim[MAX_RANK], stride[MAX_RANK];
+    bool fixed[MAX_RANK];  /* the dim must stay */
+    bool steady[MAX_RANK]; /* the dim must not come to 1 or leave it */
+};
+
 struct plan {
     struct object object;
     struct handle *handle;
     char *text;
     int device;
     int64_t workspace, count;
+    struct declared declared[MAX_OPERANDS]; /* none: the plan takes no overrides */
+    size_t declared_count;
+    int64_t sized_by, sized_axis; /* whose dim is the count; an axis below 0: nobody's */
+    int64_t growth;               /* bytes of workspace for each element under overrides */
     size_t operand_count;
     struct operand operands[MAX_OPERANDS];
     enum launch launch;
     struct kernel *kernels;
     size_t kernel_count;
     atomic_long launches;
+};
+
+/* What a call's overrides, or the lack of them, make of the plan's count and workspace. */
+struct extent {
+    int64_t count, workspace;
+    uint32_t digest; /* of all dims and strides: part of every result */
 };
 
 const struct standin_services *driver(void);
@@ -69,6 +88,7 @@ struct body {
     uint64_t word; /* "hash" */
     uint32_t page; /* "high32" */
     uint32_t blocks;
+    uint64_t digest; /* of shapes and strides */
     /* then the entries, then TAIL bytes */
 };
 
@@ -101,7 +121,8 @@ void kill_kernels(struct plan *plan);
 void free_kernels(struct plan *plan);
 /* pointers[o] belongs to operands[o]. */
 struct pieces;
-struct pieces *make_pieces(struct plan *plan, void *const *pointers, void *workspace);
+struct pieces *make_pieces(struct plan *plan, const struct extent *extent, void *const *pointers,
+                           void *workspace);
 CUresult submit_pieces(CUstream stream, const struct pieces *pieces);
 void free_pieces(struct pieces *pieces);
 

@@ -33,7 +33,7 @@
     X(cudnnGetVersion) X(cudnnGetErrorString) X(cudnnGetLastErrorString) X(cudnnCreate)            \
     X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetStream) X(cudnnBackendCreateDescriptor)            \
     X(cudnnBackendDestroyDescriptor) X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute)       \
-    X(cudnnBackendFinalize) X(cudnnBackendExecute)
+    X(cudnnBackendFinalize) X(cudnnBackendExecute) X(cudnnGetExecutionPlanWorkspaceSize)
 
 #define STANDIN_CALL_ENUM(name) CALL_##name,
 enum call { STANDIN_CALLS(STANDIN_CALL_ENUM) CALL_COUNT };
@@ -43,8 +43,8 @@ enum live_kind { LIVE_HANDLE, LIVE_PLAN, LIVE_PACK, LIVE_MEMORY, LIVE_STREAM, LI
 
 /* What a caller must never do. All but "stale stream" count in standin_violations(NULL): cuDNN
  * tolerates an equal address, so only a test that is about it looks at that one. */
-enum violation { VIOLATION_SHARED, VIOLATION_DESTROYED, VIOLATION_MEMORY, VIOLATION_STALE_STREAM,
-                 VIOLATION_COUNT };
+enum violation { VIOLATION_SHARED, VIOLATION_DESTROYED, VIOLATION_MEMORY, VIOLATION_OVERRIDES,
+                 VIOLATION_ABSENT, VIOLATION_STALE_STREAM, VIOLATION_COUNT };
 
 typedef int CUresult;
 typedef int CUdevice;

@@ -113,6 +113,90 @@ static const char *scan_launch(const char *text, enum launch *launch)
     return NULL;
 }
 
+/* `[n, n, ...]` with at most MAX_RANK numbers. */
+static const char *scan_list(const char *text, int64_t *items, size_t *count)
+{
+    *count = 0;
+    if ((text = scan_char(text, '[')) == NULL || *text == ']') {
+        return scan_char(text, ']');
+    }
+    for (;;) {
+        if (*count == MAX_RANK || (text = scan_int(text, &items[(*count)++])) == NULL ||
+            *text != ',') {
+            return scan_char(text, ']');
+        }
+        text = scan_char(text, ',');
+    }
+}
+
+/* `[uid, [dims], [strides], [fixed axes], [steady axes]]` */
+static const char *scan_geometry(const char *text, struct declared *declared)
+{
+    int64_t axes[MAX_RANK];
+    size_t count;
+    if ((text = scan_char(text, '[')) == NULL || (text = scan_int(text, &declared->uid)) == NULL ||
+        (text = scan_char(text, ',')) == NULL ||
+        (text = scan_list(text, declared->dim, &declared->rank)) == NULL ||
+        (text = scan_char(text, ',')) == NULL ||
+        (text = scan_list(text, declared->stride, &count)) == NULL || count != declared->rank) {
+        return NULL;
+    }
+    for (int kind = 0; kind < 2; kind++) {
+        bool *marks = kind == 0 ? declared->fixed : declared->steady;
+        if ((text = scan_char(text, ',')) == NULL ||
+            (text = scan_list(text, axes, &count)) == NULL) {
+            return NULL;
+        }
+        for (size_t i = 0; i < count; i++) {
+            if (axes[i] < 0 || axes[i] >= (int64_t)declared->rank) {
+                return NULL;
+            }
+            marks[axes[i]] = true;
+        }
+    }
+    return scan_char(text, ']');
+}
+
+static const char *scan_declared(const char *text, struct plan *plan)
+{
+    if ((text = scan_char(text, '[')) == NULL || *text == ']') {
+        return scan_char(text, ']');
+    }
+    for (;;) {
+        if (plan->declared_count == MAX_OPERANDS ||
+            (text = scan_geometry(text, &plan->declared[plan->declared_count++])) == NULL ||
+            *text != ',') {
+            return scan_char(text, ']');
+        }
+        text = scan_char(text, ',');
+    }
+}
+
+/* `[uid, axis]` */
+static const char *scan_sized(const char *text, struct plan *plan)
+{
+    int64_t pair[MAX_RANK];
+    size_t count;
+    text = scan_list(text, pair, &count);
+    if (text == NULL || count != 2) {
+        return NULL;
+    }
+    plan->sized_by = pair[0];
+    plan->sized_axis = pair[1];
+    return text;
+}
+
+/* The axis that says the count is one of a declared operand's. */
+static bool is_sized_well(const struct plan *plan)
+{
+    for (size_t o = 0; o < plan->declared_count; o++) {
+        if (plan->declared[o].uid == plan->sized_by) {
+            return plan->sized_axis < (int64_t)plan->declared[o].rank;
+        }
+    }
+    return plan->sized_axis < 0;
+}
+
 static const char *scan_member(const char *text, struct plan *plan)
 {
     char key[16];
@@ -125,6 +209,15 @@ static const char *scan_member(const char *text, struct plan *plan)
     }
     if (strcmp(key, "count") == 0) {
         return scan_int(text, &plan->count);
+    }
+    if (strcmp(key, "growth") == 0) {
+        return scan_int(text, &plan->growth);
+    }
+    if (strcmp(key, "declared") == 0) {
+        return scan_declared(text, plan);
+    }
+    if (strcmp(key, "sized") == 0) {
+        return scan_sized(text, plan);
     }
     if (strcmp(key, "launch") == 0) {
         return scan_launch(text, &plan->launch);
@@ -141,6 +234,7 @@ bool scan_standin(const char *text, struct plan *plan)
 {
     plan->operand_count = 0;
     plan->launch = LAUNCH_plain;
+    plan->sized_axis = -1;
     if ((text = scan_char(text, '{')) == NULL) {
         return false;
     }
@@ -161,5 +255,5 @@ bool scan_standin(const char *text, struct plan *plan)
             }
         }
     }
-    return plan->workspace >= 0 && plan->count >= 0;
+    return plan->workspace >= 0 && plan->count >= 0 && is_sized_well(plan);
 }
