@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 typedef void *descriptor_t;
@@ -17,6 +18,7 @@ enum { EXECUTION_PLAN_DESCRIPTOR = 5, VARIANT_PACK_DESCRIPTOR = 16 };
 enum { TYPE_HANDLE = 0, TYPE_INT64 = 3, TYPE_VOID_PTR = 6, TYPE_CHAR = 24 };
 enum { PLAN_HANDLE = 400, PLAN_WORKSPACE_SIZE = 402, PLAN_JSON = 405 };
 enum { PACK_UIDS = 1000, PACK_POINTERS = 1001, PACK_WORKSPACE = 1003 };
+enum { PACK_OVERRIDE_UIDS = 1010, PACK_OVERRIDE_SHAPES = 1011, PACK_OVERRIDE_STRIDES = 1012 };
 enum { NO_LIBRARY = 100001, DRIVER_FAILED = 100002 };
 enum { MAX_MEMSETS = 8 };
 
@@ -29,8 +31,18 @@ static int (*get_attribute)(descriptor_t, int, int, int64_t, int64_t *, void *);
 static int (*finalize)(descriptor_t);
 static int (*execute)(void *, descriptor_t, descriptor_t);
 static const char *(*error_string)(int);
+static int (*workspace_query)(void *, descriptor_t, descriptor_t, size_t *); /* or NULL: old */
 static int (*stream_synchronize)(void *);
 static int (*memset_async)(uintptr_t, unsigned char, size_t, void *);
+
+/* Shapes and strides of one call; the lists are C++ vectors (override_floor.cpp). */
+struct overrides {
+    int64_t count;
+    const int64_t *uids;
+    const int64_t *ranks;
+    const void *shapes, *strides; /* the vectors' own addresses are what cuDNN takes */
+    int64_t *const *rows;         /* of all shapes, then of all strides */
+};
 
 /* Some plans have the caller zero parts of the workspace before each call. */
 static int memset_count;
@@ -61,6 +73,7 @@ static int load(void) {
     RESOLVE(cudnn, get_attribute, "cudnnBackendGetAttribute");
     RESOLVE(cudnn, finalize, "cudnnBackendFinalize");
     RESOLVE(cudnn, execute, "cudnnBackendExecute");
+    *(void **)&workspace_query = dlsym(cudnn, "cudnnGetExecutionPlanWorkspaceSize");
     RESOLVE(cuda, stream_synchronize, "cuStreamSynchronize");
     RESOLVE(cuda, memset_async, "cuMemsetD8Async");
     return 0;
@@ -107,6 +120,20 @@ static int make_pack(descriptor_t *pack, int64_t n, const int64_t *uids, void *c
     return finalize(*pack);
 }
 
+static void write_overrides(const struct overrides *overrides, const int64_t *values) {
+    for (int64_t row = 0; row < 2 * overrides->count; row++) {
+        int64_t rank = overrides->ranks[row % overrides->count];
+        memcpy(overrides->rows[row], values, (size_t)rank * sizeof *values);
+        values += rank;
+    }
+}
+
+static int set_overrides(descriptor_t pack, const struct overrides *overrides) {
+    TRY(set_attribute(pack, PACK_OVERRIDE_UIDS, TYPE_INT64, overrides->count, overrides->uids));
+    TRY(set_attribute(pack, PACK_OVERRIDE_SHAPES, TYPE_VOID_PTR, 1, overrides->shapes));
+    return set_attribute(pack, PACK_OVERRIDE_STRIDES, TYPE_VOID_PTR, 1, overrides->strides);
+}
+
 static int run_memsets(void *stream) {
     for (int i = 0; i < memset_count; i++)
         if (memset_async(memset_addresses[i], 0, memset_sizes[i], stream)) return DRIVER_FAILED;
@@ -148,6 +175,45 @@ int floor_pack_and_execute(void *handle, descriptor_t plan, int64_t n, const int
         if ((i + 1) % sync_every == 0 && stream_synchronize(stream)) return DRIVER_FAILED;
     }
     return stream_synchronize(stream) ? DRIVER_FAILED : 0;
+}
+
+/* The same for a call with overrides: `values` are `sets` times all shapes, then all strides. */
+int floor_override_and_execute(void *handle, descriptor_t plan, int64_t n, const int64_t *uids,
+                               void *const *pointers, void *workspace, int64_t iterations,
+                               int64_t sync_every, void *stream, double *ns_out,
+                               const struct overrides *overrides, const int64_t *values,
+                               int64_t sets, int64_t set_size) {
+    for (int64_t i = 0; i < iterations; i++) {
+        descriptor_t pack;
+        double begin = now();
+        write_overrides(overrides, values + i % sets * set_size);
+        TRY(run_memsets(stream));
+        TRY(create_descriptor(VARIANT_PACK_DESCRIPTOR, &pack));
+        TRY(set_attribute(pack, PACK_UIDS, TYPE_INT64, n, uids));
+        TRY(set_attribute(pack, PACK_POINTERS, TYPE_VOID_PTR, n, pointers));
+        TRY(set_attribute(pack, PACK_WORKSPACE, TYPE_VOID_PTR, 1, &workspace));
+        TRY(set_overrides(pack, overrides));
+        TRY(finalize(pack));
+        TRY(execute(handle, plan, pack));
+        TRY(destroy_descriptor(pack));
+        ns_out[i] = now() - begin;
+        if ((i + 1) % sync_every == 0 && stream_synchronize(stream)) return DRIVER_FAILED;
+    }
+    return stream_synchronize(stream) ? DRIVER_FAILED : 0;
+}
+
+/* The plan's own bytes of workspace under overrides: a pack of these alone is enough to ask. */
+int floor_override_workspace(void *handle, descriptor_t plan, const struct overrides *overrides,
+                             const int64_t *values, size_t *size) {
+    descriptor_t pack;
+    if (!workspace_query) return NO_LIBRARY;
+    write_overrides(overrides, values);
+    TRY(create_descriptor(VARIANT_PACK_DESCRIPTOR, &pack));
+    TRY(set_overrides(pack, overrides));
+    TRY(finalize(pack));
+    int status = workspace_query(handle, plan, pack, size);
+    TRY(destroy_descriptor(pack));
+    return status;
 }
 
 /* cuDNN's own part of it: one pack, used again and again. */

@@ -1,4 +1,4 @@
-"""The floor from Python: floor.c and record_floor.cpp compiled on the spot, called by ctypes."""
+"""The floor from Python: the C and C++ beside this file, compiled on the spot, called by ctypes."""
 
 from __future__ import annotations
 
@@ -62,13 +62,38 @@ class Floor:
 
     def time(self, function, iterations):
         """Return the nanoseconds of each of so many calls."""
-        sets = (self.memset_count, self.memset_addresses, self.memset_sizes)
-        self.check(self.library.floor_set_memsets(*sets))
+        self.check(self.library.floor_set_memsets(*self._memsets()))
         samples = (ctypes.c_double * iterations)()
         what = (self.handle, self.plan, self.count, self.uids, self.pointers, self.workspace)
         times = (ctypes.c_int64(iterations), ctypes.c_int64(SYNC_EVERY), self.stream, samples)
         self.check(getattr(self.library, function)(*what, *times))
         return list(samples)
+
+    def time_overridden(self, iterations, sets):
+        """Return the nanoseconds of each of so many calls with overrides, the sets in turn.
+
+        A set maps uids to (dims, strides); all sets have the same uids and ranks.
+        """
+        self.check(self.library.floor_set_memsets(*self._memsets()))
+        samples = (ctypes.c_double * iterations)()
+        what = (self.handle, self.plan, self.count, self.uids, self.pointers, self.workspace)
+        times = (ctypes.c_int64(iterations), ctypes.c_int64(SYNC_EVERY), self.stream, samples)
+        with Overrides(self.library, sets[0]) as overrides:
+            flat = [value for one in sets for value in overrides.flatten(one)]
+            sizes = (ctypes.c_int64(len(sets)), ctypes.c_int64(len(flat) // len(sets)))
+            values = ctypes.byref(overrides), (ctypes.c_int64 * len(flat))(*flat)
+            self.check(self.library.floor_override_and_execute(*what, *times, *values, *sizes))
+        return list(samples)
+
+    def overridden_workspace(self, overrides):
+        """Return the bytes of cuDNN's own workspace under these overrides (cuDNN 9.23)."""
+        size = ctypes.c_size_t()
+        with Overrides(self.library, overrides) as laid_out:
+            flat = laid_out.flatten(overrides)
+            values = ctypes.byref(laid_out), (ctypes.c_int64 * len(flat))(*flat)
+            ask = self.library.floor_override_workspace
+            self.check(ask(self.handle, self.plan, *values, ctypes.byref(size)))
+        return size.value
 
     def make_record(self):
         """Record the plan's launch with the runtime's own recorder; return (seconds, reason)."""
@@ -104,6 +129,9 @@ class Floor:
         )
         return list(samples)
 
+    def _memsets(self):
+        return self.memset_count, self.memset_addresses, self.memset_sizes
+
     def _times(self, iterations):
         synchronize = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuStreamSynchronize, ctypes.c_void_p)
         every = ctypes.c_int64(SYNC_EVERY)
@@ -118,6 +146,45 @@ class Floor:
         """Destroy the record, if there is one, and the plan."""
         self.library.record_floor_destroy()
         self.check(self.library.floor_destroy_plan(self.plan))
+
+
+class Overrides(ctypes.Structure):
+    """Room for the shapes and strides of some operands, as cuDNN takes them; a context manager."""
+
+    _fields_ = (
+        ("count", ctypes.c_int64),
+        ("uids", ctypes.POINTER(ctypes.c_int64)),
+        ("ranks", ctypes.POINTER(ctypes.c_int64)),
+        ("shapes", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("rows", ctypes.POINTER(ctypes.c_void_p)),
+    )
+
+    def __init__(self, library, like):
+        self.library, self.order, count = library, list(like), len(like)
+        ranks = [len(like[uid][0]) for uid in self.order]
+        self.keep = (
+            (ctypes.c_int64 * count)(*self.order),
+            (ctypes.c_int64 * count)(*ranks),
+            (ctypes.c_void_p * (2 * count))(),
+        )
+        uids, ranks, rows = self.keep
+        lists = []
+        for half in range(2):
+            place = ctypes.byref(rows, half * count * ctypes.sizeof(ctypes.c_void_p))
+            lists.append(library.override_floor_make(ctypes.c_int64(count), ranks, place))
+        super().__init__(count, uids, ranks, *lists, rows)
+
+    def flatten(self, overrides):
+        """Return all dims, then all strides, in the order of the rows."""
+        return [value for kind in (0, 1) for uid in self.order for value in overrides[uid][kind]]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.library.override_floor_free(ctypes.c_void_p(self.shapes))
+        self.library.override_floor_free(ctypes.c_void_p(self.strides))
 
 
 def _bits(value):
@@ -135,7 +202,7 @@ def _context():
 
 
 def compile_floor(directory):
-    """Compile floor.c and record_floor.cpp; return them as one ctypes library."""
+    """Compile floor.c, record_floor.cpp and override_floor.cpp into one ctypes library."""
     here = Path(__file__).parent
     target, object_file = directory / "libfloor.so", directory / "floor.o"
     runtime = Path(cudnn_bindgen.__file__).parent / "runtime"
@@ -143,10 +210,12 @@ def compile_floor(directory):
     subprocess.run(
         ["gcc", *options, "-c", str(here / "floor.c"), "-o", str(object_file)], check=True
     )
-    sources = [str(here / "record_floor.cpp"), str(object_file)]
+    sources = [str(here / name) for name in ("record_floor.cpp", "override_floor.cpp")]
+    sources.append(str(object_file))
     command = ["g++", "-std=c++17", *options, "-shared", f"-I{runtime}", *sources]
     subprocess.run([*command, "-o", str(target), "-ldl"], check=True)
     library = ctypes.CDLL(str(target))
     library.floor_error.restype = ctypes.c_char_p
+    library.override_floor_make.restype = ctypes.c_void_p
     library.record_floor_make.restype = ctypes.c_char_p
     return library
