@@ -2,10 +2,13 @@
 # Runs the GPU tests and the benchmarks on a host with an NVIDIA GPU, PyTorch and a C++ compiler.
 #
 #   tools/gpu/run.sh [install] [tests] [bench] [gil] [memcheck]     all of them when none is named
+#   tools/gpu/run.sh install newer      the tests with a newer cuDNN: see with_cudnn.sh
 #
 # OUT     folder for logs and results (./gpu-results)
 # WHEELS  folder of wheels for what the host lacks, such as the cuDNN frontend (./.whl)
 # PLANS   folder of plan files to measure
+# NEWER   version of the newer cuDNN (9.27)
+# SELECT  what of the tests `newer` runs, as arguments of pytest (tests/gpu)
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 OUT=${OUT:-$PWD/gpu-results}
@@ -38,6 +41,13 @@ print("frontend", cudnn.__version__, "cuDNN", cudnn.backend_version_string())
 END
 }
 
+newer() {
+    local prefix=(tools/gpu/with_cudnn.sh "${NEWER:-9.27}")
+    "${prefix[@]}" python3 -c 'import torch, cudnn; print("cuDNN", cudnn.backend_version_string())' || return
+    # shellcheck disable=SC2086  (SELECT holds several arguments)
+    "${prefix[@]}" python3 -m pytest ${SELECT:-tests/gpu} -ra -q -p no:cacheprovider --junitxml="$OUT/newer.xml"
+}
+
 memcheck() {
     local directory
     directory=$(mktemp -d)
@@ -51,6 +61,7 @@ for name in "${@:-install tests bench gil memcheck}"; do
         case $part in
         install) step install set_up ;;
         tests) step tests python3 -m pytest tests/gpu -ra -q -p no:cacheprovider --junitxml="$OUT/tests.xml" ;;
+        newer) step newer newer ;;
         bench) step host_overhead python3 benchmarks/host_overhead.py "$PLANS"/*.plan --built --json "$OUT/host_overhead.json" ;;
         gil) step gil python3 benchmarks/gil.py "$PLANS"/sdpa_dense.plan --json "$OUT/gil.json" ;;
         memcheck) step memcheck memcheck ;;
