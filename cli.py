@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,14 +11,17 @@ import click
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.binding import Binding, bind
+from cudnn_bindgen.codegen.command_options import override_options, reading_options
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
 from cudnn_bindgen.codegen.graph import Graph
 from cudnn_bindgen.codegen.naming import check_module_name, module_name
 from cudnn_bindgen.codegen.options import ReadOptions
 from cudnn_bindgen.codegen.output import depfile as dependency_rule
 from cudnn_bindgen.codegen.output import find_differences, write_files
+from cudnn_bindgen.codegen.overrides import OverrideOptions
 from cudnn_bindgen.codegen.read import list_graphs, read_graph
 from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.sidecar import choose_options
 from cudnn_bindgen.codegen.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.text import printable
 
@@ -46,23 +47,6 @@ def _fail(*lines: str) -> NoReturn:
     for line in lines:
         click.echo(printable(line), err=True)
     sys.exit(2)
-
-
-def _reading(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say how to read a graph file, as one `reading` argument."""
-
-    @click.option(
-        "--index", type=click.IntRange(min=1), help="Which graph of a log; --list shows them."
-    )
-    @click.option("--allow-newer", is_flag=True, help="Try to read a newer version of the format.")
-    @click.option("--strict", is_flag=True, help="Refuse what otherwise gives a warning.")
-    @functools.wraps(command)
-    def wrapped(
-        *arguments: object, index: int | None, allow_newer: bool, strict: bool, **rest: object
-    ) -> None:
-        command(*arguments, reading=ReadOptions(index, allow_newer, strict), **rest)
-
-    return wrapped
 
 
 _LIST = click.option("--list", "is_list", is_flag=True, help="Only list the graphs of a log.")
@@ -91,7 +75,8 @@ Examples:
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 with a diff if not up to date.")
 @click.option("--depfile", type=_GRAPH, help="Write a Makefile rule for build systems.")
 @_LIST
-@_reading
+@reading_options
+@override_options
 def emit(
     graph: Path,
     output: str | None,
@@ -100,6 +85,7 @@ def emit(
     depfile: Path | None,
     is_list: bool,
     reading: ReadOptions,
+    overriding: OverrideOptions,
 ) -> None:
     """Write the binding of GRAPH: a .pyx module, its .pyi stub and its .pxd declarations.
 
@@ -108,7 +94,7 @@ def emit(
     if is_list:
         _list(graph, reading, as_json=False)
         return
-    binding = bind(_read(graph, reading))
+    binding = bind(_read(graph, reading), choose_options(graph, overriding))
     target = Path(output) if output not in (None, "-") else None
     if target is not None and target.suffix != ".pyx":
         raise EmitError(f'--output: expected a file name that ends in .pyx, got "{output}"')
@@ -152,13 +138,15 @@ Examples:
     default=None,
     help="Compilers at once; default: cores.",
 )
-@_reading
+@reading_options
+@override_options
 def build(
     graphs: tuple[Path, ...],
     directory: Path,
     name: str | None,
     jobs: int | None,
     reading: ReadOptions,
+    overriding: OverrideOptions,
 ) -> None:
     """Emit each GRAPH and compile it. What is up to date is left alone."""
     for option, value in (("--name", name), ("--index", reading.index)):
@@ -173,7 +161,8 @@ def build(
                 f"module name: expected one graph for {module}, got {origin[module]} and {graph}"
             )
         origin[module] = graph
-        files[module] = render(bind(_read(graph, reading)), module, _source(graph))
+        binding = bind(_read(graph, reading), choose_options(graph, overriding))
+        files[module] = render(binding, module, _source(graph))
     for emitted in files.values():
         write_files(directory, emitted)
     from cudnn_bindgen.codegen.compile_all import compile_all
@@ -198,7 +187,7 @@ Examples:
     help="Also what a launch record holds; builds the module, needs a GPU.",
 )
 @_LIST
-@_reading
+@reading_options
 def show(graph: Path, as_json: bool, launch: bool, is_list: bool, reading: ReadOptions) -> None:
     """Show what GRAPH binds: operands, scalars, workspace, nodes and plan; or why it cannot be."""
     from cudnn_bindgen.codegen.show import as_document, explain, explain_lines, print_tables

@@ -74,6 +74,9 @@ static int load(void) {
     RESOLVE(cudnn, finalize, "cudnnBackendFinalize");
     RESOLVE(cudnn, execute, "cudnnBackendExecute");
     *(void **)&workspace_query = dlsym(cudnn, "cudnnGetExecutionPlanWorkspaceSize");
+    /* PyTorch may have put an older libcudnn.so.9 in front of a newer library of this name. */
+    void *graph = workspace_query ? NULL : dlopen("libcudnn_graph.so.9", RTLD_NOW | RTLD_NOLOAD);
+    if (graph) *(void **)&workspace_query = dlsym(graph, "cudnnGetExecutionPlanWorkspaceSize");
     RESOLVE(cuda, stream_synchronize, "cuStreamSynchronize");
     RESOLVE(cuda, memset_async, "cuMemsetD8Async");
     return 0;

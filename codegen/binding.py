@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cudnn_bindgen.codegen import naming, ports
+from cudnn_bindgen.codegen.axes import name_axes
 from cudnn_bindgen.codegen.fingerprint import fingerprint
 from cudnn_bindgen.codegen.graph import Graph, PlanInfo, Scalar, Tensor
+from cudnn_bindgen.codegen.overrides import OverrideOptions, OverrideParts, Shape, bind_overrides
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,13 @@ class Binding:
     dialect: str
     nodes: tuple[str, ...]
     arguments: tuple[Argument, ...]
-    is_override_shape_enabled: bool
+    overrides: OverrideParts | None
     plan: PlanParts | None
+
+    @property
+    def is_override_shape_enabled(self) -> bool:
+        """Whether calls may override shapes."""
+        return self.overrides is not None
 
     @property
     def operands(self) -> tuple[Argument, ...]:
@@ -97,16 +104,26 @@ class Binding:
         return bool(outputs) and all(output.is_empty for output in outputs)
 
 
-def bind(graph: Graph) -> Binding:
-    """Decide arguments, slots and metadata of `graph`."""
+def bind(graph: Graph, options: OverrideOptions | None = None) -> Binding:
+    """Decide arguments, slots and metadata of `graph`.
+
+    Raises
+    ------
+    EmitError
+        `options` ask for what the graph does not have.
+    """
     digest = fingerprint(graph)
     arguments = _arguments(graph)
+    axes = name_axes(graph)
+    shapes = [Shape(a.name, axes[a.uid], a.dim, a.stride) for a in arguments if not a.is_scalar]
     return Binding(
         fingerprint=digest,
         dialect=graph.dialect,
         nodes=tuple(node.tag for node in graph.nodes),
         arguments=arguments,
-        is_override_shape_enabled=graph.is_override_shape_enabled,
+        overrides=bind_overrides(
+            shapes, graph.is_override_shape_enabled, options or OverrideOptions()
+        ),
         plan=_plan_parts(graph.plan, digest, arguments) if graph.plan else None,
     )
 

@@ -10,7 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.binding import Argument, Binding, PlanParts
-from cudnn_bindgen.codegen.graph import Scalar
+from cudnn_bindgen.codegen.graph import BITS, Scalar
+from cudnn_bindgen.codegen.overrides import OverrideParts, Shape, Symbol
 from cudnn_bindgen.codegen.text import (
     Value,
     hex_literal,
@@ -89,8 +90,10 @@ def _fields(binding: Binding, source: str) -> dict[str, Any]:
         "conversions": sorted({"address", *(c_type.conversion for c_type in c_types)}),
         "fingerprint": binding.fingerprint,
         "graph": _graph(binding, source),
-        "is_empty": binding.is_empty,
-        "plan": _plan(binding.plan) if binding.plan else None,
+        # An override may give an output elements: the runtime decides.
+        "is_empty": binding.is_empty and binding.overrides is None,
+        "overrides": _overrides(binding, binding.overrides) if binding.overrides else None,
+        "plan": _plan(binding.plan, binding.overrides is not None) if binding.plan else None,
         "source": shorten(source, 60),
         "stdint": sorted({c.c_type for c in c_types if c.c_type.endswith("_t")}),
         "table": [_docstring_row(row) for row in operand_table(binding)],
@@ -187,8 +190,48 @@ def _graph(binding: Binding, source: str) -> dict[str, str]:
     return {key: wrap_literal(value, len(f'    "{key}": ')) for key, value in graph.items()}
 
 
-def _plan(plan: PlanParts) -> dict[str, Any]:
+def _overrides(binding: Binding, overrides: OverrideParts) -> dict[str, Any]:
+    shapes = zip(binding.operands, overrides.shapes, strict=True)
     return {
+        "shapes": [_shape(argument, shape) for argument, shape in shapes],
+        "symbols": [_symbol(symbol, overrides.shapes) for symbol in overrides.symbols],
+        "is_unbounded": overrides.is_unbounded,
+    }
+
+
+def _shape(argument: Argument, shape: Shape) -> dict[str, Any]:
+    fields: tuple[Value, ...] = (shape.name, shape.axes, BITS[argument.data_type])
+    return {
+        "method": f"set_{shape.name}",
+        "slot": argument.slot,
+        "axes": shape.axes,
+        "fields": ", ".join(map(literal, fields)),
+        "summary": f"Override {shape.name} (uid {argument.uid}), declared "
+        f"{_sizes(shape.dim)} with strides {_sizes(shape.stride)}.",
+    }
+
+
+def _symbol(symbol: Symbol, shapes: tuple[Shape, ...]) -> dict[str, Any]:
+    uses = tuple((use.slot, use.axis, use.steps) for use in symbol.uses)
+    fields: tuple[Value, ...] = (symbol.name, symbol.is_packed, uses)
+    dims = ", ".join(
+        f"{shapes[use.slot].name}.{shapes[use.slot].axes[use.axis]}"
+        + "".join(f"{operator}{number}" for operator, number in use.steps)
+        for use in symbol.uses
+    )
+    mode = "" if symbol.is_packed else "; strides as declared"
+    return {
+        "name": symbol.name,
+        "fields": ", ".join(map(literal, fields)),
+        "summary": f"{symbol.name}: {dims}{mode}.",
+    }
+
+
+def _plan(plan: PlanParts, takes_overrides: bool) -> dict[str, Any]:
+    alignments = wrap_literal(plan.alignments, len("    alignments="))
+    return {
+        # Of the addresses OPERANDS states it already; these are for overridden strides.
+        "alignments": alignments if takes_overrides and plan.alignments else "",
         "cudnn_version": plan.cudnn_version,
         "sm": plan.sm,
         "uids": wrap_literal(plan.uids, len("    uids=")),

@@ -20,6 +20,9 @@ cdef enum:
     CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS = 1000
     CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS = 1001
     CUDNN_ATTR_VARIANT_PACK_WORKSPACE = 1003
+    CUDNN_ATTR_VARIANT_PACK_OVERRIDE_UNIQUE_IDS = 1010
+    CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES = 1011
+    CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES = 1012
 
     CUDNN_TYPE_HANDLE = 0
     CUDNN_TYPE_INT64 = 3
@@ -46,3 +49,6 @@ cdef struct CudnnApi:
     cudnnStatus_t (*finalize)(cudnnBackendDescriptor_t) noexcept nogil
     cudnnStatus_t (*execute)(
         cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t) noexcept nogil
+    # NULL before cuDNN 9.23.
+    cudnnStatus_t (*get_plan_workspace_size)(
+        cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t, size_t*) noexcept nogil

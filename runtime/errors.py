@@ -44,6 +44,8 @@ class CudnnError(BindingError):
         What ``cudnnGetLastErrorString`` said.
     module, fingerprint
         The generated module and its graph, where the call was made for one; else empty.
+    overrides
+        The shapes and strides that the call asked for, where it overrode some; else empty.
     """
 
     def __init__(
@@ -64,6 +66,12 @@ class CudnnError(BindingError):
         self.detail = detail
         self.module = module
         self.fingerprint = fingerprint
+        self.overrides = ""
+
+    def add_overrides(self, values: str) -> None:
+        """Say which overrides the call was made with."""
+        self.overrides = values
+        self.args = (f"{self.args[0]}; overrides: {values}",)
 
 
 class DriverError(BindingError):

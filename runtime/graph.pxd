@@ -8,7 +8,11 @@ from libc.stdint cimport int64_t
 cdef int check_abi(int emitted_for) except -1
 cdef void* register_graph(str module, str fingerprint, tuple operands, object plan) except NULL
 cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) except -1 nogil
+cdef int execute_overridden(
+    void* graph, void** slots, void* overrides, void* workspace, void* stream
+) except -1 nogil
 cdef int64_t graph_workspace_size(void* graph) except -1
+cdef int64_t overridden_workspace_size(void* graph, void* overrides) except -1
 cdef int replace_plan(void* graph, object plan) except -1
 cdef int close_graph(void* graph) except -1
 cdef int set_graph_policy(void* graph, object policy) except -1

@@ -5,33 +5,25 @@
 variant pack. Calls count themselves in `calls`; what retires a plan first takes it out of
 `loaded`, then waits until the calls from before have left: no plan is destroyed under a launch.
 """
-from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uintptr_t
 
 from cudnn_bindgen.runtime.calls cimport enter_call, leave_call, wait_for_calls
-from cudnn_bindgen.runtime.driver cimport (
-    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-    CUstream, DriverApi,
-)
+from cudnn_bindgen.runtime.device_plan cimport device_plan, device_plan_of_current, loaded_plan
+from cudnn_bindgen.runtime.driver cimport CUstream
 from cudnn_bindgen.runtime.handle cimport Handle, current_handle
 from cudnn_bindgen.runtime.launch cimport describe_loaded, launch_loaded
-from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
-from cudnn_bindgen.runtime.loaded cimport MAX_DEVICES, LoadedPlan, load_parts, unload
-from cudnn_bindgen.runtime.plan cimport Plan, create_plan
+from cudnn_bindgen.runtime.loaded cimport LoadedPlan, load_parts, unload
+from cudnn_bindgen.runtime.override_values cimport OverrideValues
+from cudnn_bindgen.runtime.overridden cimport check_strides, overridden_size
+from cudnn_bindgen.runtime.plan cimport Plan
 from cudnn_bindgen.runtime.record cimport POLICY_RECORD
 from cudnn_bindgen.runtime.registered cimport Graph
-from cudnn_bindgen.runtime.status cimport Failure, check_driver, raise_cudnn
+from cudnn_bindgen.runtime.status cimport Failure, raise_cudnn
 from cudnn_bindgen.runtime.workspace cimport workspace_block
 
-from cudnn_bindgen.runtime.errors import (
-    OperandError, PlanMismatchError, PlanNotLoadedError, RuntimeAbiError,
-)
+from cudnn_bindgen.runtime.errors import OperandError, RuntimeAbiError
 from cudnn_bindgen.runtime.metadata import SCALAR_BYTES
 from cudnn_bindgen.runtime.policy import default_policy, policy_number
-
-cdef extern from "Python.h":
-    const char* PyBytes_AS_STRING(PyObject*) nogil
-    Py_ssize_t PyBytes_GET_SIZE(PyObject*) nogil
 
 RUNTIME_ABI = 1
 
@@ -42,6 +34,7 @@ cdef enum:
     # Bytes that launch records are proven for; calls with less aligned addresses go direct.
     OPERAND_PROOF = 16
     WORKSPACE_PROOF = 256
+    RECORDS_BY_SCALARS = 4       # records of each stream; graphs with overrides keep more
 
 # Keeps alive what graphs point to.
 _registered = []
@@ -75,6 +68,7 @@ cdef void* register_graph(str module, str fingerprint, tuple operands, object pl
         graph.may_be_null.push_back(0 in operand.dim)
     graph.proven.push_back(WORKSPACE_PROOF)
     graph.policy.store(default_policy())
+    graph.record_capacity.store(RECORDS_BY_SCALARS)
     if plan is not None:
         graph.loaded.store(load_parts(module, fingerprint, operands, plan))
     return graph
@@ -96,13 +90,28 @@ cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) 
                 return _refuse(self, slot, slots[slot])
         elif <uintptr_t>slots[slot] & self.mask[slot]:
             return _refuse(self, slot, slots[slot])
-    if <uintptr_t>workspace & (WORKSPACE_ALIGNMENT - 1):
-        return _refuse(self, -1, workspace)
-    cdef int side = enter_call(&self.calls)
-    try:
-        return _execute(self, slots, workspace, stream)
-    finally:
-        leave_call(&self.calls, side)
+    return _enter(self, slots, NULL, workspace, stream)
+
+
+cdef int execute_overridden(
+    void* graph, void** slots, void* overrides, void* workspace, void* stream
+) except -1 nogil:
+    """`execute_plan` with `overrides` of make_overrides, which may be NULL; raises the same."""
+    cdef Graph* self = <Graph*>graph
+    cdef OverrideValues* values = <OverrideValues*>overrides
+    cdef int slot
+    if values == NULL or values.uids.empty():
+        return 0 if self.overrides.computes_nothing else execute_plan(
+            graph, slots, workspace, stream)
+    if values.computes_nothing():
+        return 0
+    for slot in range(self.operands):
+        if slots[slot] == NULL:
+            if not values.is_empty_at(slot):
+                return _refuse(self, slot, slots[slot])
+        elif <uintptr_t>slots[slot] & self.mask[slot]:
+            return _refuse(self, slot, slots[slot])
+    return _enter(self, slots, values, workspace, stream)
 
 
 cdef int64_t graph_workspace_size(void* graph) except -1:
@@ -112,7 +121,22 @@ cdef int64_t graph_workspace_size(void* graph) except -1:
     with nogil:
         side = enter_call(&self.calls)
         try:
-            return _workspace_size(self)
+            return _workspace_size(self, NULL)
+        finally:
+            leave_call(&self.calls, side)
+
+
+cdef int64_t overridden_workspace_size(void* graph, void* overrides) except -1:
+    """`graph_workspace_size` under `overrides` of make_overrides, which may be NULL."""
+    cdef Graph* self = <Graph*>graph
+    cdef OverrideValues* values = <OverrideValues*>overrides
+    cdef int side
+    if values != NULL and values.uids.empty():
+        values = NULL
+    with nogil:
+        side = enter_call(&self.calls)
+        try:
+            return _workspace_size(self, values)
         finally:
             leave_call(&self.calls, side)
 
@@ -130,7 +154,7 @@ cdef int replace_plan(void* graph, object plan) except -1:
     cdef Failure ignored
     try:
         with nogil:
-            _device_plan_of_current(self, loaded)
+            device_plan_of_current(self, loaded)
     except BaseException:
         unload(loaded, &ignored)
         raise
@@ -157,11 +181,15 @@ cdef object graph_launch_path(void* graph):
 cdef dict graph_launch_stats(void* graph):
     """Counts of the graph's calls over all threads, and why the last refused record was refused."""
     cdef Graph* self = <Graph*>graph
+    direct = self.counts.direct.load()
+    unchanged, patched = self.counts.unchanged.load(), self.counts.patched.load()
     return {
-        "direct": self.counts.direct.load(),
-        "record_unchanged": self.counts.unchanged.load(),
-        "record_patched": self.counts.patched.load(),
+        "direct": direct,
+        "record_unchanged": unchanged,
+        "record_patched": patched,
+        "hit_rate": (unchanged + patched) / max(1, direct + unchanged + patched),
         "recorded": self.counts.recorded.load(),
+        "evicted": self.counts.evicted.load(),
         "refused": self.counts.refused.load(),
         "reason": self.counts.reason().decode(),
     }
@@ -174,9 +202,9 @@ cdef list graph_launch_nodes(void* graph):
     cdef LoadedPlan* loaded
     cdef Handle* handle
     try:
-        loaded = _loaded_plan(self)
+        loaded = loaded_plan(self)
         handle = current_handle(NULL, self.owner)
-        nodes = describe_loaded(self, loaded, handle, _device_plan(self, loaded, handle))
+        nodes = describe_loaded(self, loaded, handle, device_plan(self, loaded, handle))
     finally:
         leave_call(&self.calls, side)
     names = [operand.argument for operand in <tuple>self.operand_data if operand.role != "scalar"]
@@ -189,73 +217,47 @@ cdef list graph_launch_nodes(void* graph):
     return nodes
 
 
-cdef int _execute(Graph* self, void** slots, void* workspace, CUstream stream) except -1 nogil:
-    cdef LoadedPlan* loaded = _loaded_plan(self)
+cdef int _enter(
+    Graph* self, void** slots, OverrideValues* overrides, void* workspace, CUstream stream
+) except -1 nogil:
+    if <uintptr_t>workspace & (WORKSPACE_ALIGNMENT - 1):
+        return _refuse(self, -1, workspace)
+    cdef int side = enter_call(&self.calls)
+    try:
+        return _execute(self, slots, overrides, workspace, stream)
+    finally:
+        leave_call(&self.calls, side)
+
+
+cdef int _execute(
+    Graph* self, void** slots, OverrideValues* overrides, void* workspace, CUstream stream
+) except -1 nogil:
+    cdef LoadedPlan* loaded = loaded_plan(self)
     cdef Handle* handle = current_handle(stream, self.owner)
-    cdef const Plan* plan = _device_plan(self, loaded, handle)
-    cdef int64_t size = loaded.frontend_workspace + plan.workspace_size
-    if workspace == NULL and size > 0:
-        workspace = workspace_block(handle, stream, size)
-    return launch_loaded(self, loaded, handle, plan, slots, <char*>workspace, stream)
+    cdef const Plan* plan = device_plan(self, loaded, handle)
+    cdef int64_t size
+    if overrides != NULL:
+        check_strides(self, loaded, overrides)
+    if workspace == NULL:
+        size = _size(self, loaded, handle, plan, overrides)
+        if size > 0:
+            workspace = workspace_block(handle, stream, size)
+    return launch_loaded(
+        self, loaded, handle, plan, slots, overrides, <char*>workspace, stream)
 
 
-cdef int64_t _workspace_size(Graph* self) except -1 nogil:
-    cdef LoadedPlan* loaded = _loaded_plan(self)
-    return loaded.frontend_workspace + _device_plan_of_current(self, loaded).workspace_size
+cdef int64_t _workspace_size(Graph* self, OverrideValues* overrides) except -1 nogil:
+    cdef LoadedPlan* loaded = loaded_plan(self)
+    cdef Handle* handle = current_handle(NULL, self.owner)
+    return _size(self, loaded, handle, device_plan(self, loaded, handle), overrides)
 
 
-cdef LoadedPlan* _loaded_plan(Graph* self) except NULL nogil:
-    cdef LoadedPlan* loaded = self.loaded.load()
-    if loaded == NULL:
-        _refuse_unloaded(self)
-    return loaded
-
-
-cdef Plan* _device_plan_of_current(Graph* self, LoadedPlan* loaded) except NULL nogil:
-    return _device_plan(self, loaded, current_handle(NULL, self.owner))
-
-
-cdef Plan* _device_plan(Graph* self, LoadedPlan* loaded, Handle* handle) except NULL nogil:
-    """The plan on the handle's device, created by the first thread that asks."""
-    cdef Plan* plan
-    cdef Failure failure
-    if handle.device >= MAX_DEVICES:
-        with gil:
-            raise OperandError("device", f"an ordinal below {MAX_DEVICES}", str(handle.device))
-    plan = loaded.by_device[handle.device].load()
-    if plan != NULL:
-        return plan
-    _check_match(self, loaded, handle)
-    failure.call = "malloc"
-    self.building.lock()
-    plan = loaded.by_device[handle.device].load()
-    if plan == NULL:
-        plan = create_plan(
-            cudnn_api(), handle, PyBytes_AS_STRING(<PyObject*>loaded.text),
-            PyBytes_GET_SIZE(<PyObject*>loaded.text) + 1, &failure)
-        loaded.by_device[handle.device].store(plan)
-    self.building.unlock()
-    if plan == NULL:
-        raise_cudnn(failure.call, failure.status, self.owner)
-    return plan
-
-
-cdef int _check_match(Graph* self, LoadedPlan* loaded, Handle* handle) except -1 nogil:
-    """Compare what the plan was built with to what is here, before cuDNN does so less clearly."""
-    cdef const DriverApi* driver = driver_api()
-    cdef int major = 0, minor = 0
-    cdef int version = <int>cudnn_api().get_version()
-    check_driver("cuDeviceGetAttribute", driver.device_get_attribute(
-        &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle.device))
-    check_driver("cuDeviceGetAttribute", driver.device_get_attribute(
-        &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle.device))
-    if version == loaded.cudnn_version and 10 * major + minor == loaded.sm:
-        return 0
-    with gil:
-        module = (<tuple>self.owner)[0]
-        if version != loaded.cudnn_version:
-            raise PlanMismatchError(module, "cuDNN", str(loaded.cudnn_version), str(version))
-        raise PlanMismatchError(module, "SM", str(loaded.sm), str(10 * major + minor))
+cdef inline int64_t _size(
+    Graph* self, LoadedPlan* loaded, Handle* handle, const Plan* plan, OverrideValues* overrides
+) except -1 nogil:
+    if overrides != NULL:
+        return overridden_size(self, loaded, handle, plan, overrides)
+    return loaded.frontend_workspace + plan.workspace_size
 
 
 cdef int _retire(Graph* self, LoadedPlan* loaded) except -1:
@@ -281,11 +283,3 @@ cdef int _refuse(Graph* self, int slot, void* address) except -1 nogil:
         if address == NULL:
             raise OperandError(operand.argument, what, "0")
         raise OperandError(operand.argument, f"{what}, a multiple of {operand.alignment}", got)
-
-
-cdef int _refuse_unloaded(Graph* self) except -1 nogil:
-    with gil:
-        raise PlanNotLoadedError(
-            f"{(<tuple>self.owner)[0]}: no plan is loaded, because the module was closed or "
-            "emitted from a structure file; call load_plan() first"
-        )

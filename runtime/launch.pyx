@@ -10,6 +10,8 @@ from cudnn_bindgen.runtime.driver cimport CUstream
 from cudnn_bindgen.runtime.handle cimport Handle, no_stream, use_stream
 from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, fill_pack, prepare_workspace
+from cudnn_bindgen.runtime.override_values cimport OverrideValues
+from cudnn_bindgen.runtime.overridden cimport raise_overridden
 from cudnn_bindgen.runtime.plan cimport Plan, launch_plan
 from cudnn_bindgen.runtime.record cimport (
     POLICY_DIRECT, NodeDescription, RecordedCall, describe_launch, launch_recorded,
@@ -30,6 +32,7 @@ cdef struct Call:
     Handle* handle
     const Plan* plan
     void** slots
+    const OverrideValues* overrides   # NULL: as declared
     char* workspace
     bint has_workspace           # whether the plan uses any
     void** pack                  # room for the variant pack
@@ -39,7 +42,7 @@ cdef struct Call:
 
 cdef int launch_loaded(
     Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
-    char* workspace, CUstream stream
+    const OverrideValues* overrides, char* workspace, CUstream stream
 ) except -1 nogil:
     """Enqueue the plan once on `stream`. Raises CudnnError, DriverError."""
     cdef void* memory[3 * STACK_SLOTS]
@@ -53,7 +56,8 @@ cdef int launch_loaded(
     else:
         slots_needed = STACK_SLOTS
     cdef Call call
-    _assemble(&call, graph, loaded, handle, plan, slots, workspace, room, slots_needed)
+    _assemble(
+        &call, graph, loaded, handle, plan, slots, overrides, workspace, room, slots_needed)
     try:
         if graph.policy.load() != POLICY_DIRECT and _launch_recorded(&call, stream):
             return 0
@@ -83,7 +87,7 @@ cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, cons
         if slot >= <size_t>graph.operands:
             slots[slot] = &zeros[slot]
     _assemble(
-        &call, graph, loaded, handle, plan, slots.data(), made_up + (slots.size() << 32),
+        &call, graph, loaded, handle, plan, slots.data(), NULL, made_up + (slots.size() << 32),
         room.data(), room_slots)
     _as_recorded(&call, NULL, &recorded)
     reason = describe_launch(recorded, nodes)
@@ -105,15 +109,18 @@ cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, cons
 
 cdef void _assemble(
     Call* call, Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
-    char* workspace, void** room, size_t room_slots
+    const OverrideValues* overrides, char* workspace, void** room, size_t room_slots
 ) noexcept nogil:
     call.graph = graph
     call.loaded = loaded
     call.handle = handle
     call.plan = plan
     call.slots = slots
+    call.overrides = overrides
     call.workspace = workspace
-    call.has_workspace = loaded.frontend_workspace + plan.workspace_size > 0
+    # Under overrides only cuDNN knows, and asking costs more than an address too many.
+    call.has_workspace = workspace != NULL if overrides != NULL else (
+        loaded.frontend_workspace + plan.workspace_size > 0)
     call.pack = room
     call.addresses = room + room_slots
     call.scalars = <char*>(room + 2 * room_slots)
@@ -125,6 +132,8 @@ cdef int _launch_direct(Call* call) except -1 nogil:
     if _enqueue(call, call.slots, call.workspace, call.handle.stream, &failure) < 0:
         if failure.of_driver:
             return check_driver(failure.call, failure.status)
+        if call.overrides != NULL:
+            return raise_overridden(&failure, call.graph, call.overrides)
         return raise_cudnn(failure.call, failure.status, call.graph.owner)
     call.graph.counts.direct.fetch_add(1)
     call.graph.counts.last_path.store(POLICY_DIRECT)
@@ -141,7 +150,7 @@ cdef int _enqueue(
             return -1
     # cuDNN's share of the workspace lies after the frontend's.
     return launch_plan(
-        cudnn_api(), call.handle, call.plan, count, loaded.uids.data(), call.pack,
+        cudnn_api(), call.handle, call.plan, count, loaded.uids.data(), call.pack, call.overrides,
         workspace + loaded.frontend_workspace if workspace != NULL else NULL, failure)
 
 
@@ -171,8 +180,17 @@ cdef void _as_recorded(Call* call, CUstream stream, RecordedCall* recorded) noex
     recorded.work.addresses = call.addresses
     recorded.work.alignments = graph.proven.data()
     recorded.work.count = graph.operands + (1 if call.has_workspace else 0)
-    recorded.scalars = call.scalars
-    recorded.scalar_bytes = used
+    # A call without workspace has one address less: no record serves both.
+    call.scalars[used] = call.has_workspace
+    recorded.key.scalars = call.scalars
+    recorded.key.scalar_bytes = used + 1
+    recorded.key.shapes = NULL
+    recorded.key.shape_bytes = recorded.key.shape_hash = 0
+    if call.overrides != NULL:
+        recorded.key.shapes = call.overrides.key().data()
+        recorded.key.shape_bytes = call.overrides.key().size()
+        recorded.key.shape_hash = call.overrides.hash()
+    recorded.capacity = graph.record_capacity.load()
     recorded.work.launch = _launch_for_record
     recorded.work.what = call
 

@@ -20,6 +20,7 @@ struct LaunchCounts {
     std::atomic<uint64_t> patched{0};    // records launched with others
     std::atomic<uint64_t> recorded{0};
     std::atomic<uint64_t> refused{0};
+    std::atomic<uint64_t> evicted{0};  // records that gave way to others
     std::atomic<int> last_path{kDirect};
 
     void refuse(const Reason& reason) {
@@ -39,20 +40,22 @@ struct LaunchCounts {
 };
 
 // One call, as records see it: a function of addresses. What else may differ from call to call is
-// in `scalars`, as bytes; another value of those needs another record.
+// in `key`; another one needs another record, of which `capacity` are kept for each stream.
 struct RecordedCall {
     uint64_t plan;         // an id that no other plan ever has
     PlanRecords* records;  // of that plan
     int policy;
     Recordable work;  // less aligned addresses go direct
-    const char* scalars;
-    size_t scalar_bytes;
+    CallKey key;
+    size_t capacity;
 };
 
 namespace detail {
 
 // The same call goes direct so often before it is recorded; the first one loads its kernels.
 enum : int { kDirectCallsAuto = 3, kDirectCallsRecord = 1 };
+// Of all records of a plan on a stream: each takes some 10 kB of host and device memory.
+enum : size_t { kMaxExecutablesOfEntry = 256 };
 
 // Resolved once, after the runtime has loaded the driver.
 class OnceDriver {
@@ -95,12 +98,17 @@ inline LaunchRecord* make_record(const GraphDriver& driver, RecordEntry& entry,
     std::unique_ptr<LaunchRecord> record;
     const Reason reason = record_launch(driver, call.work, record);
     if (!reason.empty()) {
-        entry.direct_only = true;
+        entry.go_direct();
         counts.refuse(reason);
         return nullptr;
     }
     counts.recorded.fetch_add(1, std::memory_order_relaxed);
-    return RecordStore::keep(entry, std::move(record));
+    // Where there may be many records, each gets fewer executables.
+    record->limit_executables(std::max<size_t>(2, kMaxExecutablesOfEntry / call.capacity));
+    LaunchRecord* kept = record.get();
+    counts.evicted.fetch_add(entry.keep(call.key, std::move(record), call.capacity),
+                             std::memory_order_relaxed);
+    return kept;
 }
 
 }  // namespace detail
@@ -122,13 +130,11 @@ inline bool launch_recorded(RecordStore*& store, const RecordedCall& call, Launc
     }
     if (!store) store = new RecordStore;
     RecordEntry& entry = *store->entry(call.plan, call.work.stream, *call.records);
-    LaunchRecord* record = entry.find(call.scalars, call.scalar_bytes);
+    LaunchRecord* record = entry.find(call.key);
     if (!record) {
         const int after = call.policy == kRecord ? detail::kDirectCallsRecord
                                                  : detail::kDirectCallsAuto;
-        if (entry.direct_only || !entry.is_due(call.scalars, call.scalar_bytes, after)) {
-            return false;
-        }
+        if (!entry.is_due(call.key, after, call.capacity)) return false;
         record = detail::make_record(once.driver(), entry, call, counts);
         if (!record) return false;
     }

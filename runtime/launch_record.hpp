@@ -62,6 +62,9 @@ class LaunchRecord {
         return driver_.launch(executable->get(), stream);
     }
 
+    // Keeps at most so many executables, the shared one included.
+    void limit_executables(size_t count) { max_executables_ = std::min<size_t>(count, kMaxExecutables); }
+
     // The CUgraphExec used last, for whoever measures what a launch costs at least.
     void* executable() const { return (last_ ? last_ : shared_.get())->get(); }
 
@@ -101,7 +104,7 @@ class LaunchRecord {
 
     // An executable that no other set of addresses uses; null if there is no memory for one.
     Executable* give_own(uint64_t hash, void* stream) {
-        if (own_.size() + 1 >= kMaxExecutables) {
+        if (own_.size() + 1 >= max_executables_) {
             std::rotate(own_.begin(), own_.begin() + 1, own_.end());
             own_.back().hash = hash;
             return own_.back().executable.get();
@@ -146,6 +149,7 @@ class LaunchRecord {
     std::array<uint64_t, 64> missed_{};     // hashes of sets that had no executable
     size_t next_missed_ = 0;
     bool no_room_ = false;
+    size_t max_executables_ = kMaxExecutables;
     Executable* last_ = nullptr;
 };
 

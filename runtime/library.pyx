@@ -100,6 +100,19 @@ cdef void* _symbol(void* library, bytes name, str what) except NULL:
     return address
 
 
+cdef void* _workspace_query(void* library) noexcept:
+    """The function that cuDNN has since 9.23, else NULL."""
+    cdef void* graph
+    cdef void* found = dlsym(library, b"cudnnGetExecutionPlanWorkspaceSize")
+    if found == NULL:
+        # Where PyTorch loads its own libcudnn.so.9 in front of a newer cuDNN, that one is a shim
+        # over the library below, which has the function.
+        graph = dlopen(b"libcudnn_graph.so.9", RTLD_NOW | RTLD_NOLOAD)
+        if graph != NULL:
+            found = dlsym(graph, b"cudnnGetExecutionPlanWorkspaceSize")
+    return found
+
+
 cdef int _resolve_cudnn() except -1:
     if _cudnn_ready.load() != NULL:
         return 0
@@ -118,6 +131,7 @@ cdef int _resolve_cudnn() except -1:
     (<void**>&api.get_attribute)[0] = _symbol(library, b"cudnnBackendGetAttribute", CUDNN)
     (<void**>&api.finalize)[0] = _symbol(library, b"cudnnBackendFinalize", CUDNN)
     (<void**>&api.execute)[0] = _symbol(library, b"cudnnBackendExecute", CUDNN)
+    (<void**>&api.get_plan_workspace_size)[0] = _workspace_query(library)
     _cudnn_ready.store(api)
     return 0
 

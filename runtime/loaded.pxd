@@ -3,6 +3,7 @@ from libcpp.atomic cimport atomic
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.driver cimport CUstream, DriverApi
+from cudnn_bindgen.runtime.override_values cimport OverrideSizes
 from cudnn_bindgen.runtime.plan cimport Plan
 from cudnn_bindgen.runtime.record cimport PlanRecords
 from cudnn_bindgen.runtime.status cimport Failure
@@ -18,13 +19,18 @@ cdef struct WorkspacePart:
     int64_t first                # of its values in LoadedPlan.values
 
 
+cdef struct Aligned:
+    int slot
+    int64_t alignment            # bytes
+
+
 cdef struct Replacement:
     int source                   # slot
     int64_t offset               # bytes
 
 
 # A plan file's plan, and the execution plans made from it so far, by device ordinal. Immutable but
-# for `by_device`; owned by the graph that it is loaded into.
+# for `by_device`, `sizes` and `records`; owned by the graph that it is loaded into.
 cdef cppclass LoadedPlan:
     uint64_t id                  # no other plan of the process ever has it
     void* text                   # a reference to the bytes object
@@ -39,6 +45,8 @@ cdef cppclass LoadedPlan:
     vector[WorkspacePart] parts
     vector[float] values         # what copying parts read, also when a captured graph is replayed
     vector[Replacement] replacements
+    vector[Aligned] aligned      # operands of which overridden strides must keep an alignment
+    OverrideSizes sizes          # of the workspace, under overrides
     atomic[Plan*] by_device[MAX_DEVICES]
     PlanRecords records          # launch records of it, on all handles
 

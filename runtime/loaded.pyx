@@ -53,6 +53,7 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
 cdef int _lay_out(LoadedPlan* loaded, dict slots, object parts) except -1:
     cdef WorkspacePart part
     cdef Replacement replacement
+    cdef Aligned aligned
     cdef uint64_t bits
     loaded.id = _next_id.fetch_add(1)
     loaded.cudnn_version = parts.cudnn_version
@@ -65,6 +66,10 @@ cdef int _lay_out(LoadedPlan* loaded, dict slots, object parts) except -1:
             loaded.uids.push_back(uid)
             if not loaded.keeps_all:
                 loaded.kept.push_back(slot)
+    for uid, size in parts.alignments:
+        aligned.slot = slots[uid]
+        aligned.alignment = size
+        loaded.aligned.push_back(aligned)
     for uid, data in parts.constants:
         bits = 0
         memcpy(&bits, PyBytes_AS_STRING(data), min(<size_t>len(data), sizeof(bits)))

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 from cudnn_bindgen.runtime.cudnn cimport CudnnApi, cudnnBackendDescriptor_t
 from cudnn_bindgen.runtime.driver cimport CUcontext
 from cudnn_bindgen.runtime.handle cimport Handle
+from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.status cimport Failure
 
 
@@ -18,5 +19,10 @@ cdef Plan* create_plan(
 cdef int destroy_plan(Plan* plan, Failure* failure) noexcept nogil
 cdef int launch_plan(
     const CudnnApi* cudnn, Handle* handle, const Plan* plan,
-    int64_t count, const int64_t* uids, void* const* pointers, void* workspace, Failure* failure
+    int64_t count, const int64_t* uids, void* const* pointers, const OverrideValues* overrides,
+    void* workspace, Failure* failure
+) noexcept nogil
+cdef int ask_workspace_size(
+    const CudnnApi* cudnn, Handle* handle, const Plan* plan, const OverrideValues* overrides,
+    int64_t* size, Failure* failure
 ) noexcept nogil

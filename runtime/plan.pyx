@@ -12,7 +12,9 @@ from cudnn_bindgen.runtime.capture cimport (
 from cudnn_bindgen.runtime.cudnn cimport (
     CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
     CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-    CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+    CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES,
+    CUDNN_ATTR_VARIANT_PACK_OVERRIDE_UNIQUE_IDS, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+    CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
     CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
     CUDNN_STATUS_SUCCESS, CUDNN_TYPE_CHAR, CUDNN_TYPE_HANDLE, CUDNN_TYPE_INT64,
     CUDNN_TYPE_VOID_PTR, CudnnApi, cudnnBackendDescriptor_t,
@@ -20,6 +22,7 @@ from cudnn_bindgen.runtime.cudnn cimport (
 from cudnn_bindgen.runtime.driver cimport CUcontext, DriverApi
 from cudnn_bindgen.runtime.handle cimport Handle
 from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
+from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.status cimport Failure
 
 
@@ -73,9 +76,12 @@ cdef int destroy_plan(Plan* plan, Failure* failure) noexcept nogil:
 
 cdef int launch_plan(
     const CudnnApi* cudnn, Handle* handle, const Plan* plan,
-    int64_t count, const int64_t* uids, void* const* pointers, void* workspace, Failure* failure
+    int64_t count, const int64_t* uids, void* const* pointers, const OverrideValues* overrides,
+    void* workspace, Failure* failure
 ) noexcept nogil:
     """Enqueue the plan on the handle's stream; return -1 and fill `failure` when a call fails.
+
+    `overrides` may be NULL, but never empty: cuDNN refuses lists of no uids.
 
     The variant pack lives for this call only: once finalized it is read-only, so a kept one could
     serve the same addresses alone, and calls of several threads need one each anyway.
@@ -91,6 +97,7 @@ cdef int launch_plan(
             pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers))
         and _call(failure, "cudnnBackendSetAttribute", cudnn.set_attribute(
             pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace))
+        and (overrides == NULL or _set_overrides(cudnn, pack, overrides, failure))
         and _call(failure, "cudnnBackendFinalize", cudnn.finalize(pack))
         and _call(failure, "cudnnBackendExecute", cudnn.execute(
             handle.cudnn, plan.descriptor, pack))
@@ -100,6 +107,48 @@ cdef int launch_plan(
     if launched:
         launched = _call(failure, "cudnnBackendDestroyDescriptor", status)
     return 0 if launched else -1
+
+
+cdef int ask_workspace_size(
+    const CudnnApi* cudnn, Handle* handle, const Plan* plan, const OverrideValues* overrides,
+    int64_t* size, Failure* failure
+) noexcept nogil:
+    """Ask cuDNN (9.23 and newer) how much workspace a call with these overrides needs, in bytes."""
+    cdef cudnnBackendDescriptor_t pack = NULL
+    cdef size_t needed = 0
+    if not _call(failure, "cudnnBackendCreateDescriptor", cudnn.create_descriptor(
+            CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack)):
+        return -1
+    cdef bint asked = (
+        _set_overrides(cudnn, pack, overrides, failure)
+        and _call(failure, "cudnnBackendFinalize", cudnn.finalize(pack))
+        and _call(failure, "cudnnGetExecutionPlanWorkspaceSize", cudnn.get_plan_workspace_size(
+            handle.cudnn, plan.descriptor, pack, &needed))
+    )
+    cdef int status = cudnn.destroy_descriptor(pack)
+    if asked:
+        asked = _call(failure, "cudnnBackendDestroyDescriptor", status)
+    size[0] = <int64_t>needed
+    return 0 if asked else -1
+
+
+cdef bint _set_overrides(
+    const CudnnApi* cudnn, cudnnBackendDescriptor_t pack, const OverrideValues* overrides,
+    Failure* failure
+) noexcept nogil:
+    # The element is the vector itself: its address, not that of a pointer to it (frontend 1.32,
+    # execution_helpers.h).
+    return (
+        _call(failure, "cudnnBackendSetAttribute", cudnn.set_attribute(
+            pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_UNIQUE_IDS, CUDNN_TYPE_INT64,
+            overrides.uids.size(), overrides.uids.data()))
+        and _call(failure, "cudnnBackendSetAttribute", cudnn.set_attribute(
+            pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_VOID_PTR, 1,
+            &overrides.dims))
+        and _call(failure, "cudnnBackendSetAttribute", cudnn.set_attribute(
+            pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES, CUDNN_TYPE_VOID_PTR, 1,
+            &overrides.strides))
+    )
 
 
 cdef inline bint _call(Failure* failure, const char* name, int status) noexcept nogil:

@@ -24,6 +24,7 @@ cdef extern from "launch_policy.hpp" namespace "cudnn_bindgen" nogil:
         atomic[uint64_t] patched
         atomic[uint64_t] recorded
         atomic[uint64_t] refused
+        atomic[uint64_t] evicted
         atomic[int] last_path
         string reason()
 
@@ -36,13 +37,20 @@ cdef extern from "launch_policy.hpp" namespace "cudnn_bindgen" nogil:
         const uint64_t* alignments
         size_t count
 
+    cppclass CallKey:
+        const char* scalars
+        size_t scalar_bytes
+        const char* shapes
+        size_t shape_bytes
+        uint64_t shape_hash
+
     cppclass RecordedCall:
         uint64_t plan
         PlanRecords* records
         int policy
         Recordable work
-        const char* scalars
-        size_t scalar_bytes
+        CallKey key
+        size_t capacity
 
     bint launch_recorded(RecordStore*& store, const RecordedCall& call, LaunchCounts& counts)
 

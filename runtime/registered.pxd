@@ -5,6 +5,7 @@ from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.calls cimport Calls
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan
+from cudnn_bindgen.runtime.override_values cimport OverrideTable
 from cudnn_bindgen.runtime.record cimport LaunchCounts
 
 
@@ -16,7 +17,11 @@ cdef cppclass Graph:
     vector[int] may_be_null      # operands without an element
     vector[int] scalar_bytes     # width of each scalar
     vector[uint64_t] proven      # what a record is proven for: each operand, then the workspace
+    OverrideTable* overrides     # NULL: the graph takes none
+    void* override_shapes        # tuples of register_overrides, kept alive by overrides.pyx
+    void* override_names         # tuple of the symbols' names; likewise
     atomic[int] policy           # of launch_policy.hpp
+    atomic[int] record_capacity  # records of each stream
     LaunchCounts counts
     atomic[LoadedPlan*] loaded   # NULL: closed, or emitted from structure only
     Calls calls                  # that may be inside a plan

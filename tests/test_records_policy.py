@@ -50,7 +50,9 @@ def test_auto_records_the_fourth_same_call_of_a_stream(
         "direct": 6,
         "record_unchanged": 6,
         "record_patched": 0,
+        "hit_rate": 0.5,
         "recorded": 2,
+        "evicted": 0,
         "refused": 0,
         "reason": "",
     }

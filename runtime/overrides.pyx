@@ -1,0 +1,223 @@
+# cython: language_level=3, freethreading_compatible=True
+"""A generated module's `Overrides`: Python numbers in, the lists that cuDNN reads out.
+
+Everything is checked here, so that a call has nothing left to check. Values that are refused leave
+those from before in place.
+"""
+from cpython.long cimport PyLong_CheckExact
+from libc.stdint cimport int64_t
+from libcpp.vector cimport vector
+
+from cudnn_bindgen.runtime.override_values cimport (
+    ABOVE_DECLARED, NEGATIVE_DIM, NEGATIVE_STRIDE, DeclaredShape, OverrideSymbol, OverrideTable,
+    OverrideValues, Refused, SymbolStep, SymbolUse,
+)
+from cudnn_bindgen.runtime.overridden cimport describe_values
+from cudnn_bindgen.runtime.registered cimport Graph
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object, int* overflow) except? -1
+
+import operator
+import os
+
+from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError
+
+# Records of each stream that graphs with overrides keep, unless set_launch_policy says otherwise.
+RECORDS_ENVIRONMENT = "CUDNN_BINDGEN_RECORDS"
+DEFAULT_RECORDS = 64
+MAX_RECORDS = 4096
+
+cdef enum:
+    MAX_SYMBOLS = 64             # codegen/overrides.py allows no more
+
+# Keeps alive what graphs point to.
+_registered = []
+
+
+cdef int register_overrides(
+    void* graph, tuple shapes, tuple symbols, bint is_unbounded
+) except -1:
+    """Say what a graph's overrides may be, after register_graph.
+
+    `shapes`: (name, axes, bits of an element) of each operand, in slot order. `symbols`: (name,
+    is_packed, uses), a use being (slot, axis, ((operation, number), ...)).
+    """
+    cdef Graph* self = <Graph*>graph
+    cdef OverrideTable* table = new OverrideTable()
+    cdef DeclaredShape shape
+    for operand, (_, _, bits) in zip(<tuple>self.operand_data, shapes):
+        shape.uid = operand.uid
+        shape.bits = bits
+        shape.is_output = operand.role == "output"
+        shape.dim = operand.dim
+        shape.stride = operand.stride
+        table.shapes.push_back(shape)
+    for _, is_packed, uses in symbols:
+        table.symbols.push_back(_symbol(is_packed, uses))
+    table.is_unbounded = is_unbounded
+    table.graph = graph
+    table.finish()
+    names = tuple(name for name, _, _ in symbols)
+    _registered.append((shapes, names))
+    self.override_shapes = <void*>shapes
+    self.override_names = <void*>names
+    self.overrides = table
+    return set_record_capacity(graph, os.environ.get(RECORDS_ENVIRONMENT) or DEFAULT_RECORDS)
+
+
+cdef OverrideSymbol _symbol(bint is_packed, tuple uses) except *:
+    cdef OverrideSymbol symbol
+    cdef SymbolUse use
+    cdef SymbolStep step
+    symbol.is_packed = is_packed
+    for slot, axis, steps in uses:
+        use.slot = slot
+        use.axis = axis
+        use.steps.clear()
+        for operation, number in steps:
+            step.operation = ord(operation)
+            step.number = number
+            use.steps.push_back(step)
+        symbol.uses.push_back(use)
+    return symbol
+
+
+cdef int set_record_capacity(void* graph, object records) except -1:
+    """Keep launch records for so many different overrides on each stream."""
+    try:
+        number = int(records) if isinstance(records, str) else operator.index(records)
+    except (TypeError, ValueError):
+        number = 0
+    if not 1 <= number <= MAX_RECORDS:
+        raise ValueError(f"records: expected 1 to {MAX_RECORDS}, got {records!r}")
+    (<Graph*>graph).record_capacity.store(number)
+    return 0
+
+
+cdef void* make_overrides(void* graph) except NULL:
+    """Return overrides of nothing."""
+    return new OverrideValues((<Graph*>graph).overrides[0])
+
+
+cdef void* copy_overrides(void* overrides) except NULL:
+    """Return others with the same values."""
+    return new OverrideValues((<OverrideValues*>overrides)[0])
+
+
+cdef void free_overrides(void* overrides) noexcept:
+    cdef OverrideValues* values = <OverrideValues*>overrides
+    del values
+
+
+cdef int override_operand(void* overrides, object operand, object dim, object stride) except -1:
+    """`override_slot` of the operand with a name or uid."""
+    cdef Graph* graph = _graph_of(overrides)
+    shapes, operands = <tuple>graph.override_shapes, <tuple>graph.operand_data
+    for slot in range(len(shapes)):
+        if operand in (shapes[slot][0], operands[slot].uid) and not isinstance(operand, bool):
+            return override_slot(overrides, slot, dim, stride)
+    known = ", ".join(f"{shape[0]} ({operands[slot].uid})" for slot, shape in enumerate(shapes))
+    raise OperandError("operand", f"one of {known}", repr(operand))
+
+
+cdef int override_slot(void* overrides, int slot, object dim, object stride) except -1:
+    """Override an operand's dims, and its strides where `stride` is not None.
+
+    Raises OperandError, which names operand and axis; all is as before then.
+    """
+    cdef OverrideValues* values = <OverrideValues*>overrides
+    cdef vector[int64_t] dims, strides
+    cdef vector[char] given
+    name, axes, _ = (<tuple>_graph_of(overrides).override_shapes)[slot]
+    _fill(&dims, NULL, dim, name, axes, "dims")
+    if stride is None:
+        stride = (None,) * len(axes)
+    _fill(&strides, &given, stride, name, axes, "strides")
+    return _check(values, values.set(slot, dims.data(), strides.data(), given.data()), "")
+
+
+cdef int override_symbols(void* overrides, tuple numbers) except -1:
+    """Give numbers to the symbols, in their order; None leaves one alone. Raises OperandError."""
+    cdef OverrideValues* values = <OverrideValues*>overrides
+    cdef int64_t[MAX_SYMBOLS] taken
+    cdef char[MAX_SYMBOLS] given
+    cdef int index, overflow
+    for index in range(len(numbers)):
+        number = numbers[index]
+        given[index] = number is not None
+        if number is None:
+            continue
+        if PyLong_CheckExact(number):
+            taken[index] = PyLong_AsLongLongAndOverflow(number, &overflow)
+            if not overflow:
+                continue
+        taken[index] = _number(number, (<tuple>_graph_of(overrides).override_names)[index])
+    cdef Refused refused = values.set_symbols(taken, given)
+    if refused.why == 0:
+        return 0
+    names = <tuple>_graph_of(overrides).override_names
+    said = ", ".join(f"{n}={number}" for n, number in zip(names, numbers) if number is not None)
+    return _check(values, refused, said)
+
+
+cdef int reset_overrides(void* overrides) except -1:
+    """Override nothing any more."""
+    (<OverrideValues*>overrides).reset()
+    return 0
+
+
+cdef bint equal_overrides(void* overrides, void* other) noexcept:
+    return (<OverrideValues*>overrides)[0] == (<OverrideValues*>other)[0]
+
+
+cdef Py_hash_t hash_overrides(void* overrides) except? -1:
+    return hash((<OverrideValues*>overrides).hash())
+
+
+cdef str show_overrides(void* overrides):
+    """`Overrides(q=((2, 8), (8, 1)))`."""
+    return f"Overrides({describe_values(_graph_of(overrides), <OverrideValues*>overrides)})"
+
+
+cdef Graph* _graph_of(void* overrides) noexcept:
+    return <Graph*>(<OverrideValues*>overrides).table().graph
+
+
+cdef int _fill(
+    vector[int64_t]* numbers, vector[char]* given, object items, str name, tuple axes, str what
+) except -1:
+    items = tuple(items)
+    if len(items) != len(axes):
+        raise OperandError(name, f"{len(axes)} {what} ({', '.join(axes)})", str(len(items)))
+    for axis, item in zip(axes, items):
+        if given != NULL:
+            given.push_back(item is not None)
+        is_left_out = given != NULL and item is None
+        numbers.push_back(0 if is_left_out else _number(item, f"{name}.{axis}"))
+
+
+cdef int64_t _number(object item, object where) except? -1:
+    if isinstance(item, bool):
+        raise OperandTypeError(where, "an int", "a bool")
+    try:
+        number = operator.index(item)
+    except TypeError:
+        raise OperandTypeError(where, "an int", f"{type(item).__name__}") from None
+    if not -2**63 <= number < 2**63:
+        raise OperandError(where, "a number of 64 bits", str(number))
+    return number
+
+
+cdef int _check(OverrideValues* values, Refused refused, str said) except -1:
+    if refused.why == 0:
+        return 0
+    name, axes, _ = (<tuple>_graph_of(values).override_shapes)[refused.slot]
+    declared = values.table().shapes[refused.slot].dim[refused.axis]
+    expected = {
+        NEGATIVE_DIM: "a dim that is not negative",
+        NEGATIVE_STRIDE: "a stride that is not negative",
+        ABOVE_DECLARED: f"at most {declared}, as declared",
+    }.get(refused.why, "a size that 64 bits hold")
+    got = f"{refused.value} from {said}" if said else str(refused.value)
+    raise OperandError(f"{name}.{axes[refused.axis]}", expected, got)
