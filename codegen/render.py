@@ -195,6 +195,8 @@ def _overrides(binding: Binding, overrides: OverrideParts) -> dict[str, Any]:
     return {
         "shapes": [_shape(argument, shape) for argument, shape in shapes],
         "symbols": [_symbol(symbol, overrides.shapes) for symbol in overrides.symbols],
+        "symbol_names": [symbol.name for symbol in overrides.symbols],
+        "symbol_arguments": [f"{symbol.name}=None" for symbol in overrides.symbols],
         "is_unbounded": overrides.is_unbounded,
     }
 
@@ -205,6 +207,8 @@ def _shape(argument: Argument, shape: Shape) -> dict[str, Any]:
         "method": f"set_{shape.name}",
         "slot": argument.slot,
         "axes": shape.axes,
+        "strides": [f"stride_{axis}" for axis in shape.axes],
+        "stride_arguments": [f"stride_{axis}=None" for axis in shape.axes],
         "fields": ", ".join(map(literal, fields)),
         "summary": f"Override {shape.name} (uid {argument.uid}), declared "
         f"{_sizes(shape.dim)} with strides {_sizes(shape.stride)}.",

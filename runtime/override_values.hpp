@@ -5,96 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "override_table.hpp"
+
 namespace cudnn_bindgen {
-
-// An operand as its graph declares it.
-struct DeclaredShape {
-    int64_t uid;
-    int64_t bits;  // of one element
-    bool is_output;
-    std::vector<int64_t> dim, stride;
-
-    // Axes that have a stride, the innermost first. One `follows` if its stride is just what the
-    // axes inside of it span; the others are padded, and keep their stride.
-    std::vector<int> order;
-    std::vector<char> follows;
-    // By axis: strides further out do not follow it (a symbol that keeps the declared ones).
-    std::vector<char> keeps;
-
-    int64_t most;  // elements whose bytes fit int64
-
-    void find_order() {  // as stride_order() of codegen/overrides.py
-        most = static_cast<int64_t>(
-            std::min<__int128>(INT64_MAX, static_cast<__int128>(INT64_MAX) * 8 / bits));
-        for (size_t axis = 0; axis < dim.size(); ++axis) {
-            if (stride[axis] > 0) order.push_back(static_cast<int>(axis));
-        }
-        std::sort(order.begin(), order.end(), [&](int a, int b) {
-            return stride[a] != stride[b] ? stride[a] < stride[b] : a > b;
-        });
-        __int128 running = 0;
-        for (int axis : order) {
-            const bool is_next = running == stride[axis];
-            if (is_next || dim[axis] > 1 || !running) {
-                running = static_cast<__int128>(stride[axis]) * dim[axis];
-            }
-            follows.push_back(is_next);
-        }
-        keeps.assign(dim.size(), false);
-    }
-};
-
-struct SymbolStep {
-    char operation;  // + * / (rounded up) % (up to a multiple)
-    int64_t number;
-};
-
-struct SymbolUse {
-    int slot, axis;
-    std::vector<SymbolStep> steps;
-};
-
-struct OverrideSymbol {
-    bool is_packed;
-    std::vector<SymbolUse> uses;
-    std::vector<int> slots;  // of the uses, each once
-};
-
-// What a graph's overrides may be. Immutable once registered.
-struct OverrideTable {
-    std::vector<DeclaredShape> shapes;  // by slot
-    std::vector<OverrideSymbol> symbols;
-    bool is_unbounded = false;
-    void* graph = nullptr;  // whose table it is, for messages
-    bool computes_nothing = false;  // as declared
-
-    // Call when `shapes` and `symbols` are complete.
-    void finish() {
-        for (DeclaredShape& shape : shapes) shape.find_order();
-        for (OverrideSymbol& symbol : symbols) {
-            for (const SymbolUse& use : symbol.uses) {
-                shapes[use.slot].keeps[use.axis] = !symbol.is_packed;
-                const auto end = symbol.slots.end();
-                if (std::find(symbol.slots.begin(), end, use.slot) == end) {
-                    symbol.slots.push_back(use.slot);
-                }
-            }
-        }
-        bool has_output = false, has_element = false;
-        for (const DeclaredShape& shape : shapes) {
-            if (!shape.is_output) continue;
-            has_output = true;
-            const auto& dim = shape.dim;
-            has_element = has_element || std::find(dim.begin(), dim.end(), 0) == dim.end();
-        }
-        computes_nothing = has_output && !has_element;
-    }
-};
 
 // Why values cannot be taken; `slot` and `axis` say where.
 struct Refused {
@@ -337,36 +253,6 @@ class OverrideValues {
     std::string key_;
     uint64_t hash_ = 0;
     bool computes_nothing_ = false;
-};
-
-// Workspace sizes that cuDNN has told, by device and values; of one plan, used by all threads.
-class OverrideSizes {
-  public:
-    enum : size_t { kMaxSizes = 1024 };
-
-    bool find(int device, const OverrideValues& values, int64_t* size) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        const auto found = sizes_.find(key_of(device, values));
-        if (found == sizes_.end()) return false;
-        *size = found->second;
-        return true;
-    }
-    void keep(int device, const OverrideValues& values, int64_t size) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        // Whoever has so many shapes asks again: 2 us a call.
-        if (sizes_.size() >= kMaxSizes) sizes_.clear();
-        sizes_[key_of(device, values)] = size;
-    }
-
-  private:
-    static std::string key_of(int device, const OverrideValues& values) {
-        std::string key = values.key();
-        key.push_back(static_cast<char>(device));
-        return key;
-    }
-
-    std::mutex mutex_;
-    std::unordered_map<std::string, int64_t> sizes_;
 };
 
 }  // namespace cudnn_bindgen

@@ -68,6 +68,7 @@ cdef extern from "override_values.hpp" namespace "cudnn_bindgen" nogil:
         Refused set_symbols(const int64_t* numbers, const char* given)
         void reset()
 
+cdef extern from "override_sizes.hpp" namespace "cudnn_bindgen" nogil:
     cppclass OverrideSizes:
         bool_t find(int device, const OverrideValues& values, int64_t* size)
         void keep(int device, const OverrideValues& values, int64_t size)
