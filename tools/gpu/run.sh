@@ -2,7 +2,8 @@
 # Runs the GPU tests and the benchmarks on a host with an NVIDIA GPU, PyTorch and a C++ compiler.
 #
 #   tools/gpu/run.sh [install] [tests] [bench] [gil] [memcheck]     all of them when none is named
-#   tools/gpu/run.sh install newer      the tests with a newer cuDNN: see with_cudnn.sh
+#   tools/gpu/run.sh install newer overrides      tests and benchmark of overrides with a newer
+#                                                 cuDNN: see with_cudnn.sh
 #
 # OUT     folder for logs and results (./gpu-results)
 # WHEELS  folder of wheels for what the host lacks, such as the cuDNN frontend (./.whl)
@@ -41,11 +42,12 @@ print("frontend", cudnn.__version__, "cuDNN", cudnn.backend_version_string())
 END
 }
 
+newer_cudnn=(tools/gpu/with_cudnn.sh "${NEWER:-9.27}")
+
 newer() {
-    local prefix=(tools/gpu/with_cudnn.sh "${NEWER:-9.27}")
-    "${prefix[@]}" python3 -c 'import torch, cudnn; print("cuDNN", cudnn.backend_version_string())' || return
+    "${newer_cudnn[@]}" python3 -c 'import torch, cudnn; print("cuDNN", cudnn.backend_version_string())' || return
     # shellcheck disable=SC2086  (SELECT holds several arguments)
-    "${prefix[@]}" python3 -m pytest ${SELECT:-tests/gpu} -ra -q -p no:cacheprovider --junitxml="$OUT/newer.xml"
+    "${newer_cudnn[@]}" python3 -m pytest ${SELECT:-tests/gpu} -q -ra -p no:cacheprovider --junitxml="$OUT/newer.xml"
 }
 
 memcheck() {
@@ -63,6 +65,7 @@ for name in "${@:-install tests bench gil memcheck}"; do
         tests) step tests python3 -m pytest tests/gpu -ra -q -p no:cacheprovider --junitxml="$OUT/tests.xml" ;;
         newer) step newer newer ;;
         bench) step host_overhead python3 benchmarks/host_overhead.py "$PLANS"/*.plan --built --json "$OUT/host_overhead.json" ;;
+        overrides) step overrides "${newer_cudnn[@]}" python3 benchmarks/overrides.py --json "$OUT/overrides.json" ;;
         gil) step gil python3 benchmarks/gil.py "$PLANS"/sdpa_dense.plan --json "$OUT/gil.json" ;;
         memcheck) step memcheck memcheck ;;
         *) echo "unknown step: $part" >&2 && exit 2 ;;
