@@ -52,6 +52,23 @@ struct SymbolStep {
 struct SymbolUse {
     int slot, axis;
     std::vector<SymbolStep> steps;
+
+    // Gives the dim for a symbol's number, which is not negative; false if no int64 holds it.
+    bool follow(int64_t number, int64_t* dim) const {
+        for (const SymbolStep& step : steps) {
+            if (step.operation == '/' || step.operation == '%') {
+                number = number / step.number + (number % step.number != 0);
+            }
+            if (step.operation == '+'
+                    ? __builtin_add_overflow(number, step.number, &number)
+                    : step.operation != '/' &&
+                          __builtin_mul_overflow(number, step.number, &number)) {
+                return false;
+            }
+        }
+        *dim = number;
+        return true;
+    }
 };
 
 struct OverrideSymbol {
@@ -64,6 +81,7 @@ struct OverrideSymbol {
 struct OverrideTable {
     std::vector<DeclaredShape> shapes;  // by slot
     std::vector<OverrideSymbol> symbols;
+    std::vector<int> outputs;  // slots
     bool is_unbounded = false;
     void* graph = nullptr;  // whose table it is, for messages
     bool computes_nothing = false;  // as declared
@@ -80,14 +98,14 @@ struct OverrideTable {
                 }
             }
         }
-        bool has_output = false, has_element = false;
-        for (const DeclaredShape& shape : shapes) {
-            if (!shape.is_output) continue;
-            has_output = true;
-            const auto& dim = shape.dim;
-            has_element = has_element || std::find(dim.begin(), dim.end(), 0) == dim.end();
+        computes_nothing = true;
+        for (size_t slot = 0; slot < shapes.size(); ++slot) {
+            if (!shapes[slot].is_output) continue;
+            outputs.push_back(static_cast<int>(slot));
+            const auto& dim = shapes[slot].dim;
+            if (std::find(dim.begin(), dim.end(), 0) == dim.end()) computes_nothing = false;
         }
-        computes_nothing = has_output && !has_element;
+        computes_nothing = computes_nothing && !outputs.empty();
     }
 };
 

@@ -25,12 +25,14 @@ struct Refused {
 class OverrideValues {
   public:
     explicit OverrideValues(const OverrideTable& table)
-        : table_(table), places_(table.shapes.size(), -1), next_(table.shapes.size()),
-          is_touched_(table.shapes.size()) {
+        : table_(table), places_(table.shapes.size(), -1), next_(table.shapes.size()) {
         for (size_t slot = 0; slot < next_.size(); ++slot) {
             next_[slot].dim = table.shapes[slot].dim;
             next_[slot].stride = table.shapes[slot].stride;
         }
+        size_t uses = 0;
+        for (const OverrideSymbol& symbol : table.symbols) uses += symbol.uses.size();
+        followed_.resize(uses);
     }
 
     // As cuDNN takes them: parallel, of the operands that are overridden, in slot order.
@@ -58,9 +60,16 @@ class OverrideValues {
     // Whether no output has an element, so that there is nothing to compute.
     bool computes_nothing() const { return computes_nothing_; }
 
-    // Bytes that are equal for equal values of one graph, and a hash of them.
-    const std::string& key() const { return key_; }
-    uint64_t hash() const { return hash_; }
+    // Bytes that are equal for equal values of one graph, and a hash of them. Decided when asked
+    // for, so that setting several operands does it once.
+    const std::string& key() const {
+        if (!has_key_) make_key();
+        return key_;
+    }
+    uint64_t hash() const {
+        if (!has_key_) make_key();
+        return hash_;
+    }
 
     // Overrides one operand: `given` says which of `stride` are meant, the others follow the dims.
     Refused set(int slot, const int64_t* dim, const int64_t* stride, const char* given) {
@@ -68,9 +77,7 @@ class OverrideValues {
         Next& next = next_[slot];
         next.dim.assign(dim, dim + shape.dim.size());
         const Refused refused = pack(slot, stride, given, nullptr);
-        if (refused.why) {
-            restore(slot);
-        } else {
+        if (!refused.why) {
             commit(slot);
             changed();
         }
@@ -80,33 +87,24 @@ class OverrideValues {
     // Gives numbers to symbols: those that `given` says; strides of all operands that follow them
     // are decided anew.
     Refused set_symbols(const int64_t* numbers, const char* given) {
-        touched_.clear();
-        std::fill(is_touched_.begin(), is_touched_.end(), false);
-        Refused refused;
-        for (size_t index = 0; index < table_.symbols.size() && !refused.why; ++index) {
+        std::vector<int64_t>::iterator next = followed_.begin();
+        for (size_t index = 0; index < table_.symbols.size(); ++index) {
             if (!given[index]) continue;
-            for (int slot : table_.symbols[index].slots) {
-                if (!is_touched_[slot]) touched_.push_back(slot);
-                is_touched_[slot] = true;
-            }
             for (const SymbolUse& use : table_.symbols[index].uses) {
-                if (!follow(numbers[index], use.steps, &next_[use.slot].dim[use.axis])) {
-                    refused = {Refused::kTooLarge, use.slot, use.axis, numbers[index]};
-                    break;
+                const int64_t declared = table_.shapes[use.slot].dim[use.axis];
+                if (numbers[index] < 0) {  // whatever the steps would make of it
+                    return {Refused::kNegativeDim, use.slot, use.axis, numbers[index]};
                 }
+                if (!use.follow(numbers[index], &*next)) {
+                    return {Refused::kTooLarge, use.slot, use.axis, numbers[index]};
+                }
+                if (*next > declared && !table_.is_unbounded) {
+                    return {Refused::kAboveDeclared, use.slot, use.axis, *next};
+                }
+                ++next;
             }
         }
-        for (size_t index = 0; index < touched_.size() && !refused.why; ++index) {
-            const int slot = touched_[index];
-            refused = pack(slot, nullptr, nullptr, table_.shapes[slot].keeps.data());
-        }
-        if (refused.why) {
-            for (int slot : touched_) restore(slot);
-            return refused;
-        }
-        for (int slot : touched_) commit(slot);
-        if (!touched_.empty()) changed();
-        return refused;
+        return table_.is_unbounded ? set_followed_checked(given) : set_followed(given);
     }
 
     void reset() {
@@ -114,12 +112,11 @@ class OverrideValues {
         dims.clear();
         strides.clear();
         std::fill(places_.begin(), places_.end(), -1);
-        for (size_t slot = 0; slot < next_.size(); ++slot) restore(static_cast<int>(slot));
         changed();
     }
 
     bool operator==(const OverrideValues& other) const {
-        return &table_ == &other.table_ && key_ == other.key_;
+        return &table_ == &other.table_ && key() == other.key();
     }
 
   private:
@@ -128,19 +125,65 @@ class OverrideValues {
         std::vector<int64_t> dim, stride;
     };
 
-    static bool follow(int64_t number, const std::vector<SymbolStep>& steps, int64_t* dim) {
-        for (const SymbolStep& step : steps) {
-            if (step.operation == '+' ? __builtin_add_overflow(number, step.number, &number)
-                : step.operation == '*'
-                    ? __builtin_mul_overflow(number, step.number, &number)
-                    : __builtin_add_overflow(number, step.number - 1, &number)) {
-                return false;
+    // Writes the dims in `followed_` in place. No dim is above the declared one, so no stride, size
+    // or offset is either: nothing can overflow.
+    Refused set_followed(const char* given) {
+        const int64_t* next = followed_.data();
+        for (size_t index = 0; index < table_.symbols.size(); ++index) {
+            if (!given[index]) continue;
+            for (const SymbolUse& use : table_.symbols[index].uses) {
+                if (!has(use.slot)) add(use.slot);
+                dims[places_[use.slot]][use.axis] = *next++;
             }
-            if (step.operation == '/' || step.operation == '%') number /= step.number;
-            if (step.operation == '%') number *= step.number;
         }
-        *dim = number;
-        return true;
+        for (size_t index = 0; index < table_.symbols.size(); ++index) {
+            if (!given[index]) continue;
+            for (int slot : table_.symbols[index].slots) place_strides(slot);
+        }
+        changed();
+        return {};
+    }
+
+    // The same where dims may be of any size: all is checked before anything is written.
+    Refused set_followed_checked(const char* given) {
+        const int64_t* next = followed_.data();
+        touched_.clear();
+        for (size_t index = 0; index < table_.symbols.size(); ++index) {
+            if (!given[index]) continue;
+            for (const SymbolUse& use : table_.symbols[index].uses) {
+                if (std::find(touched_.begin(), touched_.end(), use.slot) == touched_.end()) {
+                    touched_.push_back(use.slot);
+                    next_[use.slot].dim = dim(use.slot);
+                }
+                next_[use.slot].dim[use.axis] = *next++;
+            }
+        }
+        for (int slot : touched_) {
+            const Refused refused =
+                pack(slot, nullptr, nullptr, table_.shapes[slot].keeps.data());
+            if (refused.why) return refused;
+        }
+        for (int slot : touched_) commit(slot);
+        changed();
+        return {};
+    }
+
+    // Decides the strides of an overridden slot from its dims.
+    void place_strides(int slot) {
+        const DeclaredShape& shape = table_.shapes[slot];
+        const int64_t* const dim = dims[places_[slot]].data();
+        int64_t* const stride = strides[places_[slot]].data();
+        std::memcpy(stride, shape.stride.data(), shape.stride.size() * sizeof(int64_t));
+        int64_t running = 0;
+        for (size_t index = 0; index < shape.order.size(); ++index) {
+            const int axis = shape.order[index];
+            const bool follows = shape.follows[index] && running;
+            if (follows) stride[axis] = running;
+            const int64_t size = shape.keeps[axis] ? shape.dim[axis] : dim[axis];
+            if (follows || size > 1 || !running) {
+                running = stride[axis] * std::max<int64_t>(size, 1);
+            }
+        }
     }
 
     // Checks the next dims of a slot and decides its next strides. Of an axis that `keeps` names
@@ -183,75 +226,74 @@ class OverrideValues {
             int64_t reach;
             const int64_t step = strides[axis] < 0 ? -(strides[axis] + 1) : strides[axis];
             if (__builtin_mul_overflow(step, dim[axis] - 1, &reach) ||
-                __builtin_add_overflow(span, reach, &span)) {
+                __builtin_add_overflow(span, reach, &span) || span >= shape.most) {
                 return {Refused::kTooLarge, slot, axis, dim[axis]};
             }
         }
         return {};
     }
 
-    void restore(int slot) {
-        next_[slot].dim = dim(slot);
-        next_[slot].stride = stride(slot);
-    }
-
     void commit(int slot) {
         const Next& next = next_[slot];
-        if (!has(slot)) {  // allocates, once an operand
-            int place = 0;
-            for (int earlier = 0; earlier < slot; ++earlier) place += has(earlier);
-            uids.insert(uids.begin() + place, table_.shapes[slot].uid);
-            dims.insert(dims.begin() + place, next.dim);
-            strides.insert(strides.begin() + place, next.stride);
-            for (int& other : places_) other += other >= place;
-            places_[slot] = place;
-            return;
-        }
+        if (!has(slot)) add(slot);
         std::copy(next.dim.begin(), next.dim.end(), dims[places_[slot]].begin());
         std::copy(next.stride.begin(), next.stride.end(), strides[places_[slot]].begin());
+    }
+
+    // Overrides an operand that was not, as declared; allocates, once an operand.
+    void add(int slot) {
+        int place = 0;
+        for (int earlier = 0; earlier < slot; ++earlier) place += has(earlier);
+        uids.insert(uids.begin() + place, table_.shapes[slot].uid);
+        dims.insert(dims.begin() + place, table_.shapes[slot].dim);
+        strides.insert(strides.begin() + place, table_.shapes[slot].stride);
+        for (int& other : places_) other += other >= place;
+        places_[slot] = place;
     }
 
     // Decides anew what a call would else decide each time.
     void changed() {
         checked_for = sized_for = kNone;
-        computes_nothing_ = false;
-        bool has_output = false, has_element = false;
-        for (size_t slot = 0; slot < table_.shapes.size(); ++slot) {
-            if (!table_.shapes[slot].is_output) continue;
-            has_output = true;
-            has_element = has_element || !is_empty_at(static_cast<int>(slot));
+        has_key_ = false;
+        computes_nothing_ = !table_.outputs.empty();
+        for (int slot : table_.outputs) {
+            computes_nothing_ = computes_nothing_ && is_empty_at(slot);
         }
-        computes_nothing_ = has_output && !has_element;
+    }
+
+    void make_key() const {
         // One buffer, written in place: a key is made anew for each value.
         size_t words = uids.size();
         for (const auto& one : dims) words += 2 * one.size();
         key_.resize(words * sizeof(int64_t));
         char* end = &key_[0];
-        uint64_t sum = 0, factor = 0x9E3779B97F4A7C15u;
         const auto add = [&](const int64_t* from, size_t count) {
             std::memcpy(end, from, count * sizeof(int64_t));
             end += count * sizeof(int64_t);
-            for (size_t index = 0; index < count; ++index) {
-                sum += static_cast<uint64_t>(from[index]) * factor;
-                factor += 2 * 0x9E3779B97F4A7C15u;
-            }
         };
         for (size_t index = 0; index < uids.size(); ++index) {
             add(&uids[index], 1);
             add(dims[index].data(), dims[index].size());
             add(strides[index].data(), strides[index].size());
         }
-        hash_ = (sum ^ sum >> 32) * 0xD6E8FEB86659FD93u;
-        hash_ ^= hash_ >> 29;
+        hash_ = 0x9E3779B97F4A7C15u;
+        for (const char* at = key_.data(); at < end; at += sizeof(uint64_t)) {
+            uint64_t word;
+            std::memcpy(&word, at, sizeof(word));
+            const auto product = static_cast<unsigned __int128>(hash_ ^ word) * 0xD6E8FEB86659FD93u;
+            hash_ = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+        }
+        has_key_ = true;
     }
 
     const OverrideTable& table_;
     std::vector<int> places_;  // by slot: index into `uids`, -1 if not overridden
-    std::vector<Next> next_;   // by slot: what is being set; else a copy of what is set
+    std::vector<Next> next_;   // by slot: what is being set
+    std::vector<int64_t> followed_;  // dims that symbols give, in the order of their uses
     std::vector<int> touched_;
-    std::vector<char> is_touched_;
-    std::string key_;
-    uint64_t hash_ = 0;
+    mutable std::string key_;
+    mutable uint64_t hash_ = 0;
+    mutable bool has_key_ = false;
     bool computes_nothing_ = false;
 };
 
