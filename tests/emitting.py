@@ -13,20 +13,22 @@ from cython_tree import parse, shape
 from cudnn_bindgen.codegen.binding import Binding, bind
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
 from cudnn_bindgen.codegen.graph import BITS, SCALAR_TYPES, Graph
+from cudnn_bindgen.codegen.options import DEFAULT, ReadOptions
 from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.codegen.render import render
 
 Emitted = tuple[Graph, Binding, dict[str, str]]
 
-# More text than this in an error line is a file, not an error. Paths are not cut yet: a key of
-# 10,000 characters, each as `\uNNNN`, may stand in one twice.
-LONGEST_LINE = 200_000
+# More text than this in an error line is a file, not an error.
+LONGEST_LINE = 2_000
 
 
-def emit(data: bytes, file: str = "fuzz.json") -> Emitted | Exception:
+def emit(
+    data: bytes, file: str = "fuzz.json", options: ReadOptions = DEFAULT
+) -> Emitted | Exception:
     """Return what `data` becomes or how it is refused; anything else is raised."""
     try:
-        graph = read_graph(data, file)
+        graph = read_graph(data, file, options)
         binding = bind(graph)
         return graph, binding, render(binding, "module", file)
     except (GraphFormatError, EmitError) as error:
