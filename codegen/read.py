@@ -23,10 +23,6 @@ from cudnn_bindgen.codegen.read_plan import read_plan
 from cudnn_bindgen.codegen.read_tensor import read_tensor
 from cudnn_bindgen.codegen.text import member
 
-# Bounds on what emitting and compiling take; the largest real graphs have some hundred.
-MAX_NODES = 5_000
-MAX_TENSORS = 10_000
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -128,8 +124,6 @@ def _build(reading: Reading, options: ReadOptions) -> Graph:
 def build_graph(document: Document) -> Graph:
     """Check a document and build the model from it."""
     structure = document.structure
-    _check_count(len(structure.nodes), MAX_NODES, "$.nodes")
-    _check_count(len(structure.tensors), MAX_TENSORS, "$.tensors")
     tensors: dict[int, Placed] = {}
     for item, path in zip(structure.tensors, document.tensor_paths, strict=True):
         _add_tensor(tensors, item, path, structure)
@@ -152,15 +146,6 @@ def build_graph(document: Document) -> Graph:
         plan=plan,
         warnings=(*document.warnings, *find_warnings(nodes, tensors, plan)),
     )
-
-
-def _check_count(count: int, limit: int, path: str) -> None:
-    if count > limit:
-        raise GraphFormatError(
-            f"expected at most {limit}, got {count}",
-            path=path,
-            hint="no cuDNN graph is that large; is it the right file?",
-        )
 
 
 def _context(structure: StructureDocument) -> Mapping[str, Any]:

@@ -10,7 +10,8 @@ from cudnn_bindgen.codegen.errors import GraphFormatError
 STDIN = Path("-")
 
 # Of a log, which may hold much besides graphs; what a graph may have is in dialects/decode.py.
-MAX_BYTES = 256 * 2**20
+# A reader holds it twice for a moment.
+MAX_BYTES = 64 * 2**20
 
 
 def is_stdin(path: Path) -> bool:

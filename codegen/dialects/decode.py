@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from decimal import Decimal
+from collections import Counter
 from typing import Any, TypeVar
 
 import msgspec
@@ -91,7 +91,7 @@ def too_large(what: str, size: str, limit: str) -> GraphFormatError:
 def check(document: Any, shape: type[T], path: str = "$") -> T:
     """Convert a decoded object that stands at `path` to `shape`; the error names the JSON path."""
     try:
-        return msgspec.convert(document, shape, dec_hook=_number)
+        return msgspec.convert(document, shape)
     except msgspec.ValidationError as error:
         raise placed(str(error), path) from None
     except RecursionError:
@@ -108,13 +108,6 @@ def placed(message: str, path: str = "$") -> GraphFormatError:
     if missing:
         return GraphFormatError(f'expected a field "{missing[1]}", got none', path=path)
     return GraphFormatError(problem.replace("`", ""), path=path)
-
-
-def _number(expected: type, value: Any) -> Any:
-    # UBJSON has a high-precision number, which py-ubjson gives as a Decimal.
-    if isinstance(value, Decimal) and expected is float and abs(value.adjusted()) < 300:
-        return float(value)
-    raise msgspec.ValidationError(f"Expected `{expected.__name__}`, got `{type(value).__name__}`")
 
 
 def _check_depth(document: Any, what: str) -> None:
@@ -140,7 +133,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check_keys(pairs: list[tuple[str, Any]]) -> None:
     keys = [key for key, _ in pairs]
     if len(set(keys)) < len(keys):
-        twice = next(key for index, key in enumerate(keys) if key in keys[:index])
+        twice = next(key for key, count in Counter(keys).items() if count > 1)
         raise GraphFormatError(
             f'expected each key of an object once, got "{shorten(twice)}" twice', path="$"
         )

@@ -10,17 +10,31 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from cudnn_bindgen.codegen import ports
 from cudnn_bindgen.codegen.dialects import structure
-from cudnn_bindgen.codegen.dialects.decode import check_bytes, decode_json, too_large
+from cudnn_bindgen.codegen.dialects.decode import decode_json
 from cudnn_bindgen.codegen.dialects.document import Document
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.options import ReadOptions
 
 NAME = "log"
 
-# A bound on what comparing every dump with every other may take.
+# Bounds on what comparing every dump with every other may take, in dumps and in single values.
 MAX_GRAPHS = 1000
+MAX_COMPARED = 5_000_000
+# Of all dumps that differ.
+MAX_BYTES = 8 * 2**20
+
+_FEWER = "keep the lines of the graph that you want, and those only"
+
+# What a node gets from the graph when it is validated, and what of a tensor is there before.
+_INFERRED = ("compute_data_type",)
+_FIXED = (
+    *("name", "is_virtual", "is_pass_by_value", "pass_by_value", "reordering_type"),
+    *("ragged_offset_multiplier", "alignment"),
+)
 
 _BEGIN = b'{"context"'
 _DUMP = re.compile(re.escape(_BEGIN) + rb"[^\r\n]*")
@@ -37,16 +51,14 @@ def recognise(data: bytes) -> bool:
 def read(data: bytes, options: ReadOptions) -> list[Document | GraphFormatError]:
     """Decode each graph of a log, in the order in which they were first dumped."""
     graphs: list[_Logged] = []
-    by_shape: dict[object, list[_Logged]] = {}
+    alike = _Alike()
     for line, text in _dumps(data):
         logged = _Logged(_decode(text, line, options))
-        alike = by_shape.setdefault(logged.shape, [])
-        for earlier in reversed(alike):
-            if earlier.update(logged):
-                break
-        else:
+        earlier = alike.find(logged)
+        if earlier is None:
             graphs.append(logged)
-            alike.append(logged)
+        else:
+            earlier.update(logged)
     return [logged.reading for logged in graphs]
 
 
@@ -61,9 +73,11 @@ def _dumps(data: bytes) -> Iterator[tuple[int, bytes]]:
         same = _PROCESS.sub(b"", match[0])
         total += 0 if same in texts else len(same)
         texts[same] = (line, match[0])
-        if len(texts) > MAX_GRAPHS:
-            raise too_large("a log", f"more than {MAX_GRAPHS} different graphs", str(MAX_GRAPHS))
-    check_bytes(total, "a log")
+        if len(texts) > MAX_GRAPHS or total > MAX_BYTES:
+            raise GraphFormatError(
+                f"expected a log with at most {MAX_GRAPHS} graphs in {MAX_BYTES} bytes, got more",
+                hint=_FEWER,
+            )
     yield from texts.values()
 
 
@@ -102,64 +116,96 @@ class _Logged:
 
     def __init__(self, reading: Document | GraphFormatError) -> None:
         self.reading = reading
-        self.shape: object = None
-        self.content: list[object] = []
+        self.fixed: object = None
+        self.inferred: list[object] = []
         if isinstance(reading, Document):
-            self.shape, self.content = _compare_by(reading)
+            self.fixed, self.inferred = _compare_by(reading)
 
-    def update(self, later: _Logged) -> bool:
-        """Take `later` if it is a dump of this graph and no less complete; return whether it is."""
-        if self.shape is None or not _agree(self.content, later.content):
-            return False
-        if _known(later.content) >= _known(self.content):
-            self.reading, self.content = later.reading, later.content
-        return True
+    def update(self, later: _Logged) -> None:
+        """Take a later dump of this graph if it is no less complete."""
+        if _count(later.inferred) >= _count(self.inferred):
+            self.reading, self.inferred = later.reading, later.inferred
+
+
+class _Alike:
+    """Finds the graph that a dump is of, among those that differ in nothing but shapes."""
+
+    def __init__(self) -> None:
+        self._by_fixed: dict[object, list[_Logged]] = {}
+        self._left = MAX_COMPARED
+
+    def find(self, logged: _Logged) -> _Logged | None:
+        """Return the latest graph with which `logged` agrees; remember `logged` if there is none.
+
+        A dump that cannot be read agrees with none.
+        """
+        if logged.fixed is None:
+            return None
+        alike = self._by_fixed.setdefault(logged.fixed, [])
+        for earlier in reversed(alike):
+            if self._agree(earlier.inferred, logged.inferred):
+                return earlier
+        alike.append(logged)
+        return None
+
+    def _agree(self, one: list[object], other: list[object]) -> bool:
+        """Whether nothing that both say differs: null and an empty shape say nothing."""
+        pairs = zip(one, other, strict=True)
+        compared = next((at for at, (a, b) in enumerate(pairs) if a and b and a != b), len(one))
+        self._left -= compared + 1
+        if self._left < 0:
+            raise GraphFormatError(
+                "expected a log with fewer graphs that differ in shapes only, got too many to "
+                "compare",
+                hint=_FEWER,
+            )
+        return compared == len(one)
 
 
 def _compare_by(document: Document) -> tuple[object, list[object]]:
-    """Return what two dumps of one graph share, and the values of which one may know more.
+    """Return what two dumps of one graph share, and what one of them may not know yet.
 
-    Tensors are told by position: an early dump may not have their uids yet.
+    That is what validate() infers: shapes and data types. Tensors are told by position: an early
+    dump may not have their uids yet.
     """
     order: dict[int, int] = {}
     nodes = []
-    for node in document.structure.nodes:
+    inferred: list[object] = []
+    for node, raw in zip(document.structure.nodes, document.raw_nodes, strict=True):
         inputs, outputs = node.inputs or {}, node.outputs or {}
         required, optional = ports.order_inputs(node.tag, inputs)
         places = [(port, inputs[port]) for port in required + optional]
         places += [(port, outputs[port]) for port in ports.order_outputs(node.tag, outputs)]
+        attributes = {k: v for k, v in raw.items() if k not in ("inputs", "outputs", *_INFERRED)}
         nodes.append(
-            (node.tag, node.name, tuple((p, order.setdefault(u, len(order))) for p, u in places))
+            (
+                tuple((port, order.setdefault(uid, len(order))) for port, uid in places),
+                msgspec.json.encode(attributes, order="sorted"),
+            )
         )
+        inferred += (_text(raw.get(field)) for field in _INFERRED)
     tensors = {tensor.uid: tensor for tensor in document.structure.tensors}
-    known = [tensors[uid] for uid in order if uid in tensors]
-    known += [tensor for uid, tensor in sorted(tensors.items()) if uid not in order]
-    attributes = [
-        {key: value for key, value in node.items() if key not in ("inputs", "outputs")}
-        for node in document.raw_nodes
-    ]
-    values = [
-        [getattr(tensor, field) for field in tensor.__struct_fields__ if not field.endswith("uid")]
-        for tensor in known
-    ]
-    return (tuple(nodes), document.structure.context), [attributes, values]
+    for uid in sorted(tensors):
+        order.setdefault(uid, len(order))
+    fixed: list[object] = [tuple(nodes), document.structure.context]
+    for uid in sorted(order, key=order.__getitem__):
+        tensor = tensors.get(uid)
+        if tensor is not None:
+            fixed.append(
+                (
+                    *(getattr(tensor, field) for field in _FIXED),
+                    order.get(tensor.ragged_offset_uid, -1)
+                    if tensor.ragged_offset_uid is not None
+                    else None,
+                )
+            )
+            inferred += (tuple(tensor.dim), tuple(tensor.stride), tensor.data_type)
+    return tuple(fixed), inferred
 
 
-def _agree(one: Any, other: Any) -> bool:
-    """Whether nothing that both say differs: null and empty say nothing."""
-    if one in (None, [], "") or other in (None, [], ""):
-        return True
-    if isinstance(one, dict) and isinstance(other, dict):
-        return all(_agree(one[key], other[key]) for key in one.keys() & other.keys())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_agree, one, other))
-    return bool(one == other)
+def _text(value: Any) -> bytes | None:
+    return None if value is None else msgspec.json.encode(value)
 
 
-def _known(value: Any) -> int:
-    """Count what is said."""
-    if isinstance(value, dict):
-        return sum(map(_known, value.values()))
-    if isinstance(value, list):
-        return sum(map(_known, value))
-    return value not in (None, "")
+def _count(inferred: list[object]) -> int:
+    return sum(map(bool, inferred))

@@ -14,6 +14,10 @@ from cudnn_bindgen.codegen.options import ReadOptions
 NAME = "structure"
 
 VERSIONS = '"2.0" or "1.0"'
+
+# Bounds on what reading and compiling take; the largest real graphs have some hundred.
+_LIMITS = {"nodes": 5_000, "tensors": 10_000}
+
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
@@ -40,11 +44,23 @@ def read_object(raw: Any, options: ReadOptions) -> Document:
             raise refusal
         refusal.hint = "read as if it were 2.0, as --allow-newer asks"
         warnings = (refusal,)
+    _check_counts(raw)
     try:
         return _read_v1(raw) if version == "1.0" else _read_v2(raw, warnings)
     except GraphFormatError as error:
         error.dialect = "structure v1" if version == "1.0" else "structure v2"
         raise
+
+
+def _check_counts(raw: dict[str, Any]) -> None:
+    for field, limit in _LIMITS.items():
+        found = raw.get(field)
+        if isinstance(found, (list, dict)) and len(found) > limit:
+            raise GraphFormatError(
+                f"expected at most {limit}, got {len(found)}",
+                path=f"$.{field}",
+                hint="no cuDNN graph is that large; is it the right file?",
+            )
 
 
 def _read_v2(raw: dict[str, Any], warnings: tuple[GraphFormatError, ...]) -> Document:

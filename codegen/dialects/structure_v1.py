@@ -205,16 +205,23 @@ def _convert(
 
 
 def _find_offset(item: _Tensor, path: str, document: _Structure, uids: Mapping[str, int]) -> int:
-    """Find the ragged offset by its uid or, as long as that is 0, by its name."""
-    for key, other in document.tensors.items():
-        if item.ragged_offset_uid:
-            found = other.uid_assigned and other.uid == item.ragged_offset_uid
-        else:
-            found = other.name == item.ragged_offset_name
-        if found:
+    """Find the ragged offset by its uid or, as long as that is 0, by its name.
+
+    It has to be a tensor of some port as well: offsets themselves are not in the dump.
+    """
+    name = item.ragged_offset_name or ""
+    if item.ragged_offset_uid:
+        key = str(item.ragged_offset_uid)
+        other = document.tensors.get(key)
+        if other is not None and other.uid_assigned and other.uid == item.ragged_offset_uid:
             return uids[key]
-    name = item.ragged_offset_name or str(item.ragged_offset_uid)
-    raise _lost(f"a ragged offset, got {shorten(repr(name))}", f"{path}.ragged_offset_uid")
+    elif name:
+        for key in (name, "0"):
+            other = document.tensors.get(key)
+            if other is not None and other.name == name and other.uid_assigned == (key != name):
+                return uids[key]
+    what = name or str(item.ragged_offset_uid)
+    raise _lost(f"a ragged offset, got {shorten(repr(what))}", f"{path}.ragged_offset_uid")
 
 
 def _warnings(

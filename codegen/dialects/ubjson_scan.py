@@ -6,6 +6,8 @@ It also makes an object of each value, which takes up to 50 bytes for one byte o
 
 from __future__ import annotations
 
+import re
+
 from cudnn_bindgen.codegen.errors import GraphFormatError
 
 MAX_DEPTH = 100
@@ -23,7 +25,9 @@ _FIXED = {
 _LENGTHS = {ord("i"): 1, ord("U"): 1, ord("I"): 2, ord("l"): 4, ord("L"): 8}
 _ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END = b"[]{}"
 _TYPE, _COUNT, _NOOP = b"$#N"
-_STRINGS = frozenset(b"SH")
+_STRING, _NUMBER = b"SH"
+# What nlohmann-json writes as a number in text: an integer beyond int64.
+_INTEGER = re.compile(rb"-?[0-9]{1,20}")
 
 
 def check_sizes(data: bytes) -> None:
@@ -68,12 +72,22 @@ class _Scanner:
             raise self._error(f"at most {MAX_VALUES} values", self._at)
         if marker in _FIXED:
             self._skip(_FIXED[marker])
-        elif marker in _STRINGS:
+        elif marker == _STRING:
             self._skip(self._length())
+        elif marker == _NUMBER:
+            self._number()
         elif marker in (_ARRAY, _OBJECT):
             self._begin(is_object=marker == _OBJECT)
         else:
             raise self._error(f"a marker, got {bytes([marker])!r}", self._at - 1)
+
+    def _number(self) -> None:
+        length = self._length()
+        start = self._at
+        self._skip(length)
+        # Any other would become a Decimal that no float can hold: sNaN, 1e999.
+        if not _INTEGER.fullmatch(self._data, start, self._at):
+            raise self._error("an integer", start)
 
     def _begin(self, is_object: bool) -> None:
         if len(self._open) >= MAX_DEPTH:
