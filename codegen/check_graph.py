@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cudnn_bindgen.codegen import ports
-from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.errors import OTHER_GRAPH, GraphFormatError
 from cudnn_bindgen.codegen.graph import BITS, SCALAR_TYPES, Node, PlanInfo, Tensor
 from cudnn_bindgen.codegen.text import member, shorten
 
@@ -54,6 +54,7 @@ def check_plan(plan: PlanInfo, nodes: Sequence[Node], tensors: Mapping[int, Plac
             raise GraphFormatError(
                 f"expected a tensor of the frontend's own, got {uid}, {tensors[uid].path}",
                 path=f"$.workspace_modifications.{uid}",
+                hint=OTHER_GRAPH,
             )
     placed |= {replacement.target for replacement in plan.replacements}
     for uid in plan.variant_pack_uids:
@@ -61,12 +62,14 @@ def check_plan(plan: PlanInfo, nodes: Sequence[Node], tensors: Mapping[int, Plac
             raise GraphFormatError(
                 f"expected uids of tensors in memory, got {uid}, a virtual one",
                 path="$.variant_pack_uids",
+                hint=OTHER_GRAPH,
             )
     for uid, _ in plan.constants:
         if uid in tensors and not tensors[uid].tensor.is_pass_by_value:
             raise GraphFormatError(
                 f"expected the uid of a scalar, got {uid}, a tensor in device memory",
                 path=f"$.pass_by_values.{uid}",
+                hint=OTHER_GRAPH,
             )
     bound = {*plan.variant_pack_uids, *(replacement.source for replacement in plan.replacements)}
     for index, node in enumerate(nodes):
@@ -76,6 +79,7 @@ def check_plan(plan: PlanInfo, nodes: Sequence[Node], tensors: Mapping[int, Plac
                     f"expected every output of the graph, got none with uid {uid}, "
                     f"{member(f'$.nodes[{index}].outputs', port)}",
                     path="$.variant_pack_uids",
+                    hint=OTHER_GRAPH,
                 )
 
 
@@ -124,6 +128,7 @@ def _writers(nodes: Sequence[Node], tensors: Mapping[int, Placed]) -> dict[int, 
                 raise GraphFormatError(
                     f"expected a tensor in device memory, got {uid}, a scalar passed by value",
                     path=place,
+                    hint="call set_is_pass_by_value(False) on it",
                 )
             places[uid] = place
             written[uid] = index
@@ -223,6 +228,7 @@ def _check_scalar(tensor: Tensor, path: str) -> None:
         raise GraphFormatError(
             f"expected {tensor.data_type} as in data_type, got {tensor.value.data_type}",
             path=f"{path}.pass_by_value.index",
+            hint="set the tensor's data_type to that of its value",
         )
 
 

@@ -10,6 +10,9 @@ _LONGEST = 300
 # The remedy for what no frontend writes.
 WRITE_AGAIN = "the file is damaged or was edited: write it again from the graph"
 
+# For a plan file whose halves disagree.
+OTHER_GRAPH = "plan and structure are of different graphs: write the file again with serialize()"
+
 
 class GraphFormatError(ValueError):
     """A graph file cannot be read, with the place in it and what was expected there.

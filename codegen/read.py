@@ -131,7 +131,11 @@ def build_graph(document: Document) -> Graph:
     for index, (node, raw) in enumerate(zip(structure.nodes, document.raw_nodes, strict=True)):
         nodes.append(_read_node(node, raw, f"$.nodes[{index}]", tensors, structure))
     if not nodes:
-        raise GraphFormatError("expected at least one node, got none", path="$.nodes")
+        raise GraphFormatError(
+            "expected at least one node, got none",
+            path="$.nodes",
+            hint="add the operations before dumping the graph",
+        )
     _check_ragged_offsets(tensors)
     check_nodes(nodes, tensors)
     in_order = tuple(tensors[uid].tensor for uid in sorted(tensors))
@@ -207,4 +211,5 @@ def _check_ragged_offsets(tensors: Mapping[int, Placed]) -> None:
             raise GraphFormatError(
                 f"expected the uid of a tensor in device memory, got {uid}",
                 path=f"{item.path}.ragged_offset_uid",
+                hint="give set_ragged_offset() a tensor that the caller passes by address",
             )

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from cudnn_bindgen.codegen.dialects.decode import decode_json_as, placed
 from cudnn_bindgen.codegen.dialects.document import Int64, PlanDocument
-from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.errors import OTHER_GRAPH, GraphFormatError
 from cudnn_bindgen.codegen.graph import PlanInfo, Replacement, Tensor, WorkspacePart
 from cudnn_bindgen.codegen.scalar import read_float, read_scalar
 
@@ -129,12 +129,14 @@ def _check_uids(plan: PlanInfo, tensors: set[int]) -> None:
             raise GraphFormatError(
                 f"expected uids of tensors, constants or workspace parts, got {uid}",
                 path="$.variant_pack_uids",
+                hint=OTHER_GRAPH,
             )
     for replacement in plan.replacements:
         if replacement.source not in known:
             raise GraphFormatError(
                 f"expected the uid of a tensor, got {replacement.source}",
                 path="$.variant_pack_replacements",
+                hint=OTHER_GRAPH,
             )
 
 

@@ -35,7 +35,9 @@ def read_tensor(item: TensorDocument, path: str, structure: StructureDocument) -
         )
     if item.ragged_offset_uid == item.uid:
         raise GraphFormatError(
-            "expected the uid of another tensor, got this one's", path=f"{path}.ragged_offset_uid"
+            "expected the uid of another tensor, got this one's",
+            path=f"{path}.ragged_offset_uid",
+            hint="give set_ragged_offset() a tensor of its own",
         )
     tensor = _build(item, path, structure)
     _check_sizes(tensor, path)
@@ -83,7 +85,9 @@ def _check_sizes(tensor: Tensor, path: str) -> None:
     """
     if tensor.elements * BITS.get(tensor.data_type, 8) // 8 >= _LIMIT:
         raise GraphFormatError(
-            f"expected at most 2**63 bytes, got {shorten(str(tensor.dim))}", path=f"{path}.dim"
+            f"expected at most 2**63 bytes, got {shorten(str(tensor.dim))}",
+            path=f"{path}.dim",
+            hint="cuDNN counts in int64: set a smaller dim",
         )
     span = sum(
         abs(stride) * (size - 1)
@@ -94,4 +98,5 @@ def _check_sizes(tensor: Tensor, path: str) -> None:
         raise GraphFormatError(
             f"expected offsets below 2**63 elements, got {shorten(str(tensor.stride))}",
             path=f"{path}.stride",
+            hint="cuDNN counts in int64: set a smaller stride",
         )

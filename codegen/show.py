@@ -16,6 +16,9 @@ from cudnn_bindgen.codegen.graph import Graph
 from cudnn_bindgen.codegen.read import Entry
 from cudnn_bindgen.codegen.text import shorten
 
+# A refusal may hold for each of thousands of tensors.
+_MOST_PLACES = 20
+
 _OPERATIONS = ("copy to device", "set to zero", "address only")
 
 
@@ -99,7 +102,8 @@ def explain_lines(refusal: GraphFormatError) -> list[str]:
         ("line", str(refusal.line or "")),
         ("at", refusal.path),
         ("problem", refusal.problem),
-        *(("also at", path) for path in refusal.also),
+        *(("also at", path) for path in refusal.also[:_MOST_PLACES]),
+        ("", f"and at {more} more" if (more := len(refusal.also) - _MOST_PLACES) > 0 else ""),
         ("remedy", refusal.hint),
     ]
     return [f"  {title:8} {shorten(text, 300)}" for title, text in rows if text]

@@ -9,7 +9,6 @@ import pytest
 from documents import (
     HALF_INFERRED,
     STRUCTURES,
-    WRITE_AGAIN,
     Document,
     add_graph,
     document,
@@ -27,6 +26,7 @@ from cudnn_bindgen.codegen.read import read_graph
 Edit = Callable[[Document], Any]
 VALIDATE = "(call graph.validate() before dumping the graph)"
 KNOWN_TYPES = f"(known are {', '.join(BITS)})"
+BY_ADDRESS = "(give set_ragged_offset() a tensor that the caller passes by address)"
 NOT_INFERRED = (
     "expected the shape of an operand, got []: the graph was dumped before its shapes were "
     "inferred (call graph.validate() first, or set dim and stride of this tensor)"
@@ -121,15 +121,18 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     ),
     "dangling ragged offset": (
         at(0, ragged_offset_uid=9),
-        "$.tensors[0].ragged_offset_uid: expected the uid of a tensor in device memory, got 9",
+        "$.tensors[0].ragged_offset_uid: expected the uid of a tensor in device memory, got 9 "
+        + BY_ADDRESS,
     ),
     "its own ragged offset": (
         at(0, ragged_offset_uid=1),
-        "$.tensors[0].ragged_offset_uid: expected the uid of another tensor, got this one's",
+        "$.tensors[0].ragged_offset_uid: expected the uid of another tensor, got this one's "
+        "(give set_ragged_offset() a tensor of its own)",
     ),
     "scalar as ragged offset": (
         both(at(0, ragged_offset_uid=9), more(scalar(9))),
-        "$.tensors[0].ragged_offset_uid: expected the uid of a tensor in device memory, got 9",
+        "$.tensors[0].ragged_offset_uid: expected the uid of a tensor in device memory, got 9 "
+        + BY_ADDRESS,
     ),
     "virtual ragged offset": (
         both(at(0, ragged_offset_uid=9), more(tensor(9, is_virtual=True))),
@@ -158,7 +161,10 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         "$.nodes: expected an output that is not virtual, got none "
         "(call set_output(True) on what the graph computes)",
     ),
-    "no nodes": (lambda raw: raw.update(nodes=[]), "$.nodes: expected at least one node, got none"),
+    "no nodes": (
+        lambda raw: raw.update(nodes=[]),
+        "$.nodes: expected at least one node, got none (add the operations before dumping the graph)",
+    ),
     "shape not inferred": (at(2, dim=[], stride=[]), f"$.tensors[2].dim: {NOT_INFERRED}"),
     "shape of a tensor at no port": (
         more(tensor(9, dim=[], stride=[])),
@@ -202,12 +208,13 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     ),
     "scalar of another type than its tensor": (
         both(value(3, "3F800000"), at(1, data_type="INT64", dim=[1], stride=[1])),
-        "$.tensors[1].pass_by_value.index: expected INT64 as in data_type, got FLOAT",
+        "$.tensors[1].pass_by_value.index: expected INT64 as in data_type, got FLOAT "
+        "(set the tensor's data_type to that of its value)",
     ),
     "scalar that a node writes": (
         at(2, is_pass_by_value=True, dim=[1, 1]),
         "$.nodes[0].outputs.OUT_0: expected a tensor in device memory, "
-        "got 3, a scalar passed by value",
+        "got 3, a scalar passed by value (call set_is_pass_by_value(False) on it)",
     ),
     "cycle": (
         lambda raw: raw["nodes"].append(node("RELU", {"X": 3}, {"Y": 1})),
@@ -220,12 +227,13 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     ),
     "bytes over int64": (
         at(0, dim=[2**40, 2**40]),
-        f"$.tensors[0].dim: expected at most 2**63 bytes, got ({2**40}, {2**40}) {WRITE_AGAIN}",
+        f"$.tensors[0].dim: expected at most 2**63 bytes, got ({2**40}, {2**40}) "
+        "(cuDNN counts in int64: set a smaller dim)",
     ),
     "offsets over int64": (
         at(0, stride=[2**62, 2**62]),
         f"$.tensors[0].stride: expected offsets below 2**63 elements, got ({2**62}, "
-        "461168601842738...",
+        "461168601842738... (cuDNN counts in int64: set a smaller stride)",
     ),
     "more operands than cuDNN takes": (
         more(*(tensor(uid) for uid in range(10, 310))),

@@ -15,6 +15,7 @@ from cudnn_bindgen.codegen.read import read_graph
 
 TRUNCATED = "(is the file truncated? write it again from graph.serialize())"
 OTHER_CUDNN = "(was the plan written by another cuDNN major version, or cut off?)"
+OTHER = "(plan and structure are of different graphs: write the file again with serialize())"
 HALF_BITS = {"index": 2, "value": "3F800000"}
 
 
@@ -27,7 +28,7 @@ def refusal(data: bytes) -> str:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown uid": (
         {"variant_pack_uids": [1, 2, 3, 9]},
-        "$.variant_pack_uids: expected uids of tensors, constants or workspace parts, got 9",
+        f"$.variant_pack_uids: expected uids of tensors, constants or workspace parts, got 9 {OTHER}",
     ),
     "uids of another type": (
         {"variant_pack_uids": [1, "2"]},
@@ -91,20 +92,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "replacement of nothing": (
         {"variant_pack_replacements": [[9, [8, 0]]]},
-        "$.variant_pack_replacements: expected the uid of a tensor, got 9",
+        f"$.variant_pack_replacements: expected the uid of a tensor, got 9 {OTHER}",
     ),
     "output that it does not bind": (
         {"variant_pack_uids": [1, 2]},
         "$.variant_pack_uids: expected every output of the graph, got none with uid 3, "
-        "$.nodes[0].outputs.OUT_0",
+        f"$.nodes[0].outputs.OUT_0 {OTHER}",
     ),
     "constant for an operand": (
         {"pass_by_values": {"1": HALF_BITS}},
-        "$.pass_by_values.1: expected the uid of a scalar, got 1, a tensor in device memory",
+        "$.pass_by_values.1: expected the uid of a scalar, got 1, a tensor in device memory "
+        + OTHER,
     ),
     "operand in the workspace": (
         {"workspace_modifications": {"1": [2, 0, []]}},
-        "$.workspace_modifications.1: expected a tensor of the frontend's own, got 1, $.tensors[0]",
+        "$.workspace_modifications.1: expected a tensor of the frontend's own, got 1, $.tensors[0] "
+        + OTHER,
     ),
     "constant in the workspace": (
         {
