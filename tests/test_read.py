@@ -163,7 +163,8 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     ),
     "no nodes": (
         lambda raw: raw.update(nodes=[]),
-        "$.nodes: expected at least one node, got none (add the operations before dumping the graph)",
+        "$.nodes: expected at least one node, got none "
+        "(add the operations before dumping the graph)",
     ),
     "shape not inferred": (at(2, dim=[], stride=[]), f"$.tensors[2].dim: {NOT_INFERRED}"),
     "shape of a tensor at no port": (

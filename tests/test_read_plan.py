@@ -28,7 +28,8 @@ def refusal(data: bytes) -> str:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown uid": (
         {"variant_pack_uids": [1, 2, 3, 9]},
-        f"$.variant_pack_uids: expected uids of tensors, constants or workspace parts, got 9 {OTHER}",
+        "$.variant_pack_uids: expected uids of tensors, constants or workspace parts, got 9 "
+        + OTHER,
     ),
     "uids of another type": (
         {"variant_pack_uids": [1, "2"]},
