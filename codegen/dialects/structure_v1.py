@@ -56,6 +56,13 @@ class _Structure(msgspec.Struct, frozen=True):
     cudnn_frontend_version: int = 12600
 
 
+class _Uids(msgspec.Struct, frozen=True):
+    """The uid of each tensor by its key, and the key of each that had a uid."""
+
+    by_key: dict[str, int]
+    keys: dict[int, str]
+
+
 class Converted(msgspec.Struct, frozen=True):
     """A structure in the shape of version 2, and what a Document says beside it."""
 
@@ -76,9 +83,12 @@ def read_structure(raw: dict[str, Any]) -> Converted:
     references = list(_references(document))
     keys = _find_keys(document, references)
     _check_order(document)
-    uids = _assign_uids(document, keys)
-    tensors = [(key, document.tensors[key]) for key in uids]
-    converted = [_convert(item, uids[key], _path(key), document, uids) for key, item in tensors]
+    by_key = _assign_uids(document, keys)
+    uids = _Uids(by_key, _keys_by_uid(document))
+    converted = [
+        _convert(document.tensors[key], uid, _path(key), document, uids)
+        for key, uid in by_key.items()
+    ]
     raw_nodes = list(map(dict, raw["nodes"]))
     _convert_peers(document, raw_nodes, uids)
     return Converted(
@@ -88,8 +98,8 @@ def read_structure(raw: dict[str, Any]) -> Converted:
                 NodeDocument(
                     tag=node.tag,
                     name=node.name,
-                    inputs={port: uids[keys[key]] for port, key in (node.inputs or {}).items()},
-                    outputs={port: uids[keys[key]] for port, key in (node.outputs or {}).items()},
+                    inputs={port: by_key[keys[key]] for port, key in (node.inputs or {}).items()},
+                    outputs={port: by_key[keys[key]] for port, key in (node.outputs or {}).items()},
                 )
                 for node in document.nodes
             ],
@@ -97,7 +107,7 @@ def read_structure(raw: dict[str, Any]) -> Converted:
         ),
         frontend_version=document.cudnn_frontend_version,
         raw_nodes=raw_nodes,
-        tensor_paths=[_path(key) for key in uids],
+        tensor_paths=[_path(key) for key in by_key],
         warnings=tuple(_warnings(document, references)),
     )
 
@@ -113,11 +123,15 @@ def _references(document: _Structure) -> Iterator[tuple[str, Reference]]:
             yield member(f"$.nodes[{index}].outputs", port), outputs[port]
 
 
+def _keys_by_uid(document: _Structure) -> dict[int, str]:
+    return {item.uid: key for key, item in document.tensors.items() if item.uid_assigned}
+
+
 def _find_keys(
     document: _Structure, references: list[tuple[str, Reference]]
 ) -> dict[Reference, str]:
     """Find the tensor that each port means, or say that the dump lost it."""
-    by_uid = {item.uid: key for key, item in document.tensors.items() if item.uid_assigned}
+    by_uid = _keys_by_uid(document)
     keys: dict[Reference, str] = {}
     for path, reference in references:
         key = by_uid.get(reference) if isinstance(reference, int) else reference
@@ -175,11 +189,9 @@ def _free_uids(document: _Structure) -> Iterator[int]:
     return (uid for uid in range(1, 2**62) if uid not in taken)
 
 
-def _convert_peers(
-    document: _Structure, raw_nodes: list[dict[str, Any]], uids: Mapping[str, int]
-) -> None:
+def _convert_peers(document: _Structure, raw_nodes: list[dict[str, Any]], uids: _Uids) -> None:
     """Give the tensors that nodes carry uids beyond those of all others."""
-    used = set(uids.values())
+    used = set(uids.by_key.values())
     free = (uid for uid in _free_uids(document) if uid not in used)
     for index, node in enumerate(document.nodes):
         if not node.peer_stats:
@@ -193,7 +205,7 @@ def _convert_peers(
 
 
 def _convert(
-    item: _Tensor, uid: int, path: str, document: _Structure, uids: Mapping[str, int]
+    item: _Tensor, uid: int, path: str, document: _Structure, uids: _Uids
 ) -> TensorDocument:
     fields = {name: getattr(item, name) for name in TensorDocument.__struct_fields__}
     fields["uid"] = uid
@@ -204,24 +216,21 @@ def _convert(
     return TensorDocument(**fields)
 
 
-def _find_offset(item: _Tensor, path: str, document: _Structure, uids: Mapping[str, int]) -> int:
+def _find_offset(item: _Tensor, path: str, document: _Structure, uids: _Uids) -> int:
     """Find the ragged offset by its uid or, as long as that is 0, by its name.
 
     It has to be a tensor of some port as well: offsets themselves are not in the dump.
     """
     name = item.ragged_offset_name or ""
-    if item.ragged_offset_uid:
-        key = str(item.ragged_offset_uid)
-        other = document.tensors.get(key)
-        if other is not None and other.uid_assigned and other.uid == item.ragged_offset_uid:
-            return uids[key]
-    elif name:
-        for key in (name, "0"):
-            other = document.tensors.get(key)
-            if other is not None and other.name == name and other.uid_assigned == (key != name):
-                return uids[key]
-    what = name or str(item.ragged_offset_uid)
-    raise _lost(f"a ragged offset, got {shorten(repr(what))}", f"{path}.ragged_offset_uid")
+    key = uids.keys.get(item.ragged_offset_uid or 0)
+    if not item.ragged_offset_uid and (key is None or document.tensors[key].name != name):
+        # Nobody set it to 0: it is not assigned.
+        other = document.tensors.get(name)
+        key = name if other and other.name == name and not other.uid_assigned else None
+    if key is None:
+        what = name or str(item.ragged_offset_uid)
+        raise _lost(f"a ragged offset, got {shorten(repr(what))}", f"{path}.ragged_offset_uid")
+    return uids.by_key[key]
 
 
 def _warnings(
