@@ -51,6 +51,11 @@ NO_GRAPH = {
         "expected a graph file, got broken JSON: invalid character at line 2, column 11 "
         f"{COMPLETE}",
     ),
+    "more after the object": (
+        b'{"a": 1}\n{',
+        "expected a graph file, got broken JSON: trailing characters at line 2, column 1 "
+        f"{COMPLETE}",
+    ),
     "no UTF-8": (
         b'{"\xff": 1}',
         "expected a graph file, got broken JSON: invalid utf-8 encoded string at line 1, column 9 "

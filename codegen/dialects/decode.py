@@ -24,6 +24,8 @@ T = TypeVar("T")
 MAX_BYTES = 16 * 2**20
 MAX_VALUES = 500_000
 
+_TRAILING = "trailing characters"
+
 _AT = re.compile(r"^(?P<problem>.*) - at `(?P<path>[^`]*)`$", re.DOTALL)
 _BYTE = re.compile(r"^(?:JSON is malformed: )?(?P<problem>.*) \(byte (?P<byte>\d+)\)$", re.DOTALL)
 
@@ -145,6 +147,8 @@ def _broken_json(data: bytes, what: str, problem: str) -> GraphFormatError:
     offset = len(data)
     if match:
         problem, offset = match["problem"], int(match["byte"])
+        # msgspec counts these from 1, all others from 0.
+        offset -= problem.lower() == _TRAILING
     line = data.count(b"\n", 0, offset) + 1
     column = offset - (data.rfind(b"\n", 0, offset) + 1) + 1
     return GraphFormatError(

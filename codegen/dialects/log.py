@@ -87,6 +87,7 @@ def _decode(text: bytes, line: int, options: ReadOptions) -> Document | GraphFor
     except GraphFormatError as error:
         error.line = line
         error.dialect = NAME
+        error.problem = error.problem.replace(" at line 1, column ", " at column ")
         return error
     # msgspec has no way to say "the same but for two fields" that mypy understands.
     return Document(
