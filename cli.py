@@ -270,7 +270,7 @@ def _source(graph: Path) -> str:
 def _module(graph: Path, name: str | None) -> str:
     if name is not None:
         return check_module_name(name)
-    return module_name("graph" if is_stdin(graph) else graph.stem)
+    return module_name("binding" if is_stdin(graph) else graph.stem)
 
 
 if __name__ == "__main__":
