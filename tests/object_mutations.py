@@ -91,7 +91,9 @@ def _retype(root: Any, rng: random.Random) -> None:
     value = container[key]
     choices: list[Any] = [[value], {str(key): value}, str(value)[:300], None, bool(value)]
     if isinstance(value, (int, float)):
-        choices += [value + 0.5, -value, int(bool(value))]
+        # An integer beyond all floats has none of the sort.
+        half = value + 0.5 if abs(value) < 2**200 or isinstance(value, float) else value
+        choices += [half, -value, int(bool(value))]
         if abs(value) < 2**200:
             choices.append(float(value))
     if isinstance(value, str):
