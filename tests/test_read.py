@@ -321,13 +321,16 @@ REFUSED: dict[str, tuple[Edit, str]] = {
 }
 
 
-@pytest.mark.parametrize(("edit", "message"), REFUSED.values(), ids=REFUSED)
-def test_a_broken_structure_is_refused_with_place_and_reason(edit: Edit, message: str) -> None:
+def broken(edit: Edit) -> bytes:
     raw = add_graph()
     edit(raw)
     # A dict cannot have the key twice, the file can.
-    data = to_json(raw).replace(b'"TWICE "', b'"TWICE"')
-    assert refusal(data) == with_remedy(f"F: {message}")
+    return to_json(raw).replace(b'"TWICE "', b'"TWICE"')
+
+
+@pytest.mark.parametrize(("edit", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_broken_structure_is_refused_with_place_and_reason(edit: Edit, message: str) -> None:
+    assert refusal(broken(edit)) == with_remedy(f"F: {message}")
 
 
 @pytest.mark.parametrize("stem", HALF_INFERRED)

@@ -24,6 +24,11 @@ T = TypeVar("T")
 MAX_BYTES = 16 * 2**20
 MAX_VALUES = 500_000
 
+# What msgspec says of numbers before it looks for what they are.
+_CLEARER = {
+    "Integer value out of range": "expected an integer of at most 64 bits, got a larger one",
+    "Number out of range": "expected a number that a double can hold, got a larger one",
+}
 _TRAILING = "trailing characters"
 
 _AT = re.compile(r"^(?P<problem>.*) - at `(?P<path>[^`]*)`$", re.DOTALL)
@@ -106,7 +111,7 @@ def placed(message: str, path: str = "$") -> GraphFormatError:
     match = _AT.match(message)
     problem, below = (match["problem"], match["path"]) if match else (message, "$")
     path += below.removeprefix("$")
-    problem = problem[:1].lower() + problem[1:]
+    problem = _CLEARER.get(problem, problem[:1].lower() + problem[1:])
     missing = re.fullmatch(r"object missing required field `(\w+)`", problem)
     if missing:
         return GraphFormatError(f'expected a field "{missing[1]}", got none', path=path)

@@ -32,10 +32,8 @@ def read(data: bytes, options: ReadOptions) -> list[Document]:
     return [read_object(decode_json(data.lstrip(b"\xef\xbb\xbf")), options)]
 
 
-def read_object(raw: Any, options: ReadOptions) -> Document:
+def read_object(raw: dict[str, Any], options: ReadOptions) -> Document:
     """Check a decoded object, whatever encoding it came in."""
-    if not isinstance(raw, dict):
-        raise GraphFormatError(f"expected an object, got {type(raw).__name__}", path="$")
     version = raw.get("json_version")
     warnings: tuple[GraphFormatError, ...] = ()
     if version not in ("1.0", "2.0"):
