@@ -22,6 +22,12 @@ def read_scalar(document: ScalarDocument, path: str) -> Scalar:
     value (cudnn_frontend_utils.h, adl_serializer).
     """
     data_type, value = SCALAR_TYPES[document.index], document.value
+    if value is None:
+        raise GraphFormatError(
+            f"expected the value of a {data_type}, got null, which stands for NaN and infinities",
+            path=f"{path}.value",
+            hint="JSON has none of them: pass the scalar as a FLOAT, or write graph.serialize()",
+        )
     problem = _problem(data_type, value)
     if problem:
         raise GraphFormatError(problem, path=f"{path}.value")

@@ -11,11 +11,12 @@ from functools import partial
 from typing import Any
 
 import test_logs
+import test_lost_v1
 import test_read
 import test_read_bytes
 import test_read_plan
-import test_structure_v1
 import test_ubjson_scan
+import test_values_v1
 import test_warnings
 from documents import add_graph, plan_document, to_json, to_ubjson, with_remedy
 from documents_v1 import BY_NAME
@@ -57,14 +58,14 @@ def _collect() -> Iterator[tuple[str, Refusal]]:
         if not plan.recognise(data):
             data, at = b"{i\x01a" + data, f"{int(at) + inside}"
         yield f"UBJSON: {name}", _reading(data, f"{expected} {at} {test_read_plan.TRUNCATED}")
-    for name, (_, message) in test_structure_v1.REFUSED.items():
-        yield f"v1: {name}", _reading(test_structure_v1.broken(name), message)
-    for name, (fields, message) in test_structure_v1.PAIRS.items():
-        data = to_ubjson(test_structure_v1.old_plan(BY_NAME, **fields))
+    for name, (_, message) in test_lost_v1.REFUSED.items():
+        yield f"v1: {name}", _reading(test_lost_v1.broken(name), message)
+    for name, (fields, message) in test_values_v1.PAIRS.items():
+        data = to_ubjson(test_values_v1.old_plan(BY_NAME, **fields))
         yield f"v1 plan: {name}", _reading(data, message)
     for name, (make, message) in test_logs.REFUSED.items():
         yield f"log: {name}", _reading(make(), message)
-    for name, (raw, message) in (test_warnings.WARNED | test_structure_v1.WARNED).items():
+    for name, (raw, message) in (test_warnings.WARNED | test_lost_v1.WARNED).items():
         encode = to_ubjson if "cudnn_backend_data" in raw else to_json
         yield f"strict: {name}", _reading(encode(raw), message, STRICT)
     yield from _wholes()

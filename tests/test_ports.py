@@ -159,6 +159,21 @@ def test_natural_order_takes_numbers_of_any_length() -> None:
     assert order_outputs("NEW_NODE", [long, "2", "²", ""]) == ["", "2", long, "²"]
 
 
+# All that the headers of nvidia-cudnn-frontend 1.32 write as "tag" of a node.
+TAGS = """
+    ADA_LAYER_NORM ADA_LAYER_NORM_BPROP BATCHNORM BATCHNORM_INFERENCE BLOCK_SCALE_DEQUANTIZE
+    BLOCK_SCALE_QUANTIZE BN_FINALIZE CONCATENATE CONV_DGRAD CONV_FPROP CONV_WGRAD DBN DBN_WEIGHT
+    GENSTATS INSTANCE_NORM INSTANCE_NORM_BPROP LAYER_NORM LAYER_NORM_BPROP MATMUL MATMUL_FP8
+    MOE_GROUPED_MATMUL MOE_GROUPED_MATMUL_BWD POINTWISE REDUCTION RESAMPLE RESHAPE RMS_NORM
+    RMS_NORM_BPROP RNG ROPE ROPE_BWD SDPA SDPA_BWD SDPA_FP8_BWD SDPA_FP8_FWD SDPA_MXFP8_BWD
+    SDPA_MXFP8_FWD SLICE TRANSPOSE
+"""
+
+
+def test_all_tags_are_known_and_one_of_older_frontends() -> None:
+    assert sorted(PORTS) == sorted([*TAGS.split(), "SDPA_FWD"])
+
+
 def test_table_is_sorted_by_tag() -> None:
     assert list(PORTS) == sorted(PORTS)
     assert len(PORTS) == 40

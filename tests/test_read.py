@@ -278,6 +278,12 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         value(0, 1.5),
         "$.tensors[1].pass_by_value.value: expected an INT64, got 1.5",
     ),
+    "double that JSON has no number for": (
+        value(4, None),
+        "$.tensors[1].pass_by_value.value: expected the value of a DOUBLE, got null, which stands "
+        "for NaN and infinities "
+        "(JSON has none of them: pass the scalar as a FLOAT, or write graph.serialize())",
+    ),
     "double as text": (
         value(4, "1.0"),
         "$.tensors[1].pass_by_value.value: expected a number, got '1.0'",

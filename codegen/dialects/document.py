@@ -18,10 +18,13 @@ Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class ScalarDocument(msgspec.Struct, frozen=True):
-    """A pass-by-value: hex bits for float types, a number for doubles and integers."""
+    """A pass-by-value: hex bits for float types, a number for doubles and integers.
+
+    Null stands for a double that JSON has no number for.
+    """
 
     index: Annotated[int, Meta(ge=0, le=5)]
-    value: str | int | float
+    value: str | int | float | None
 
 
 class TensorDocument(msgspec.Struct, frozen=True):
