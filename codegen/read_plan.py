@@ -30,7 +30,7 @@ class _Profile(msgspec.Struct, frozen=True):
 
 class _Engine(msgspec.Struct, frozen=True):
     engineId: Int64 = -1  # noqa: N815
-    knobChoices: dict[str, Int64] = {}  # noqa: N815
+    knobChoices: Annotated[dict[str, Int64], Meta(max_length=1000)] = {}  # noqa: N815
 
 
 class _Backend(msgspec.Struct, frozen=True):

@@ -11,6 +11,10 @@ import math
 from collections.abc import Iterable
 from typing import TypeAlias
 
+_IN_BYTES = {
+    byte: f"\\x{byte:02x}" for byte in range(256) if chr(byte) in "\\'" or not 32 <= byte < 127
+}
+
 Value: TypeAlias = bool | int | float | str | bytes | tuple["Value", ...] | None
 
 
@@ -61,10 +65,7 @@ def wrap_bytes(value: bytes, width: int = 92) -> list[str]:
 
     Single quotes: serialized plans are JSON, full of double ones.
     """
-    chars = (
-        f"\\x{byte:02x}" if byte in b"\\'" or not 32 <= byte < 127 else chr(byte) for byte in value
-    )
-    return [f"b'{line}'" for line in _fill(chars, width - 3)]
+    return [f"b'{line}'" for line in _cut(value.decode("latin-1").translate(_IN_BYTES), width - 3)]
 
 
 def wrap_literal(value: Value, column: int, indent: int = 4, width: int = 100) -> str:
@@ -85,6 +86,23 @@ def wrap_literal(value: Value, column: int, indent: int = 4, width: int = 100) -
         return f"{text},"
     inner = "".join(f"{' ' * indent}    {line}\n" for line in lines)
     return f"(\n{inner}{' ' * indent}),"
+
+
+def _cut(text: str, room: int) -> list[str]:
+    r"""Cut `text` into as few lines of at most `room` columns as its ``\xNN`` allow.
+
+    The same as `_fill`, for texts of megabytes.
+    """
+    lines: list[str] = []
+    start = 0
+    while start < len(text) or not lines:
+        end = start + room
+        escape = text.rfind("\\", end - 3, end)
+        if escape != -1 and end < len(text):
+            end = escape
+        lines.append(text[start:end])
+        start = end
+    return lines
 
 
 def _fill(pieces: Iterable[str], room: int) -> list[str]:

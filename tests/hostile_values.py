@@ -91,6 +91,7 @@ VALUES = (
     lambda: {"index": 4, "value": 0.1},
     lambda: [0] * 5000,
     lambda: list(range(2000)),
+    lambda: [2**62] * 20_000,
     lambda: {str(index): index for index in range(2000)},
     lambda: [{"uid": index} for index in range(500)],
     lambda: "x" * 100_000,

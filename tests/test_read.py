@@ -87,6 +87,14 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "dim is text": (at(0, dim="2"), "$.tensors[0].dim: expected array, got str"),
     "stride entry": (at(0, stride=[1, None]), "$.tensors[0].stride[1]: expected int, got null"),
     "negative dim": (at(0, dim=[2, -4]), "$.tensors[0].dim[1]: expected int >= 0"),
+    "rank": (
+        at(0, dim=[1] * 65, stride=[1] * 65),
+        "$.tensors[0].dim: expected array of length <= 64",
+    ),
+    "strides of rank": (
+        at(0, dim=[], stride=[1] * 65),
+        "$.tensors[0].stride: expected array of length <= 64",
+    ),
     "name": (at(0, name=5), "$.tensors[0].name: expected str | null, got int"),
     "nodes is an object": (
         lambda raw: raw.update(nodes={}),
@@ -106,7 +114,7 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         "(set_uid() each tensor to another number, or none of them)",
     ),
     "uid unset": (at(1, uid=-1), f"$.tensors[1].uid: expected an assigned uid, got -1 {VALIDATE}"),
-    "rank": (
+    "rank of strides": (
         at(0, stride=[4]),
         "$.tensors[0].stride: expected 2 entries as in dim, got 1 "
         "(set dim and stride of this tensor to the same rank)",

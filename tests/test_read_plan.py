@@ -160,6 +160,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"cudnn_backend_data": '{"cudnnVersion": 1, "GPUProfile": {"deviceVer": "x"}}'},
         f"$.cudnn_backend_data.GPUProfile.deviceVer: expected int, got str {OTHER_CUDNN}",
     ),
+    "more knobs than engines have": (
+        {
+            "cudnn_backend_data": json.dumps(
+                {
+                    "cudnnVersion": 91900,
+                    "GPUProfile": {"deviceVer": 900},
+                    "engine": {"knobChoices": {str(index): index for index in range(1001)}},
+                }
+            )
+        },
+        "$.cudnn_backend_data.engine.knobChoices: expected object of length <= 1000 " + OTHER_CUDNN,
+    ),
     "backend is an object": (
         {"cudnn_backend_data": {}},
         "$.cudnn_backend_data: expected str, got object",

@@ -21,7 +21,7 @@ from cudnn_bindgen.codegen.text import shorten
 T = TypeVar("T")
 
 # The largest real files have 0.1 MB and some hundred values.
-MAX_BYTES = 16 * 2**20
+MAX_BYTES = 8 * 2**20
 MAX_VALUES = 500_000
 
 # What msgspec says of numbers before it looks for what they are.

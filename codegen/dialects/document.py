@@ -15,6 +15,8 @@ from cudnn_bindgen.codegen.errors import GraphFormatError
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+# cuDNN has 8 axes; the product of thousands takes minutes.
+Rank = Meta(max_length=64)
 
 
 class ScalarDocument(msgspec.Struct, frozen=True):
@@ -31,8 +33,8 @@ class TensorDocument(msgspec.Struct, frozen=True):
     """One tensor as ``Tensor_attributes`` is serialized."""
 
     uid: Int64
-    dim: list[Size]
-    stride: list[Int64]
+    dim: Annotated[list[Size], Rank]
+    stride: Annotated[list[Int64], Rank]
     data_type: str | None
     is_virtual: bool = False
     is_pass_by_value: bool = False
