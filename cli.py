@@ -25,6 +25,9 @@ from cudnn_bindgen.codegen.sidecar import choose_options
 from cudnn_bindgen.codegen.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.text import printable
 
+# One cause may give a warning for each of thousands of nodes.
+_MOST_WARNINGS = 20
+
 _GRAPH = click.Path(path_type=Path)
 
 
@@ -259,7 +262,11 @@ def _read(graph: Path, reading: ReadOptions) -> Graph:
     model = read_graph(read_source(graph), file, reading)
     for warning in model.warnings:
         warning.file = file
+    for warning in model.warnings[:_MOST_WARNINGS]:
         click.echo(printable(f"warning: {warning}"), err=True)
+    more = len(model.warnings) - _MOST_WARNINGS
+    if more > 0:
+        click.echo(printable(f"warning: {file}: and {more} more"), err=True)
     return model
 
 

@@ -18,6 +18,8 @@ from cudnn_bindgen.codegen.text import shorten
 
 # A refusal may hold for each of thousands of tensors.
 _MOST_PLACES = 20
+# Laying out a table takes a while; real graphs have some hundred nodes.
+_MOST_ROWS = 1000
 
 _OPERATIONS = ("copy to device", "set to zero", "address only")
 
@@ -176,9 +178,11 @@ def _print(console: Console, title: str, rows: list[dict[str, Any]], width: int 
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for column in rows[0]:
         table.add_column(column.replace("_", " "))
-    for row in rows:
+    for row in rows[:_MOST_ROWS]:
         table.add_row(*(escape(_cell(value, width)) for value in row.values()))
     console.print(table)
+    if len(rows) > _MOST_ROWS:
+        console.print(f"and {len(rows) - _MOST_ROWS} more; --json has all of them")
 
 
 def _cell(value: Any, width: int) -> str:

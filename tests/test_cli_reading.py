@@ -198,6 +198,19 @@ def test_warnings_go_to_standard_error(
     assert strict.stderr.splitlines()[0] == f"g.json: {UNKNOWN}"
 
 
+def test_of_many_warnings_some_are_printed() -> None:
+    nodes = [node(f"NEW_{index}", {"A": index}, {"Y": index + 1}) for index in range(1001)]
+    items = [tensor(index, is_virtual=0 < index < 1001) for index in range(1002)]
+    done = run("show", "-", stdin=to_json(document(nodes, items)))
+    assert done.exit_code == 0
+    lines = done.stderr.splitlines()
+    assert len(lines) == 21
+    assert lines[-1] == "warning: stdin: and 981 more"
+    assert "and 1 more; --json has all of them" in done.stdout
+    assert "NEW_999" in done.stdout
+    assert "NEW_1000" not in done.stdout
+
+
 def test_strict_writes_nothing(here: Path) -> None:
     assert run("emit", "-", "--strict", stdin=to_json(unknown_tag())).exit_code == 2
     assert names(here) == []
