@@ -73,7 +73,7 @@ def _data_type(item: TensorDocument, path: str, inherited: str) -> str:
         raise GraphFormatError(
             f"expected a data type such as BFLOAT16, got {shorten(data_type)}",
             path=f"{path}.data_type" if item.data_type else "$.context.io_data_type",
-            hint=f"known are {', '.join(BITS)}",
+            hint=f"set it to one of {', '.join(BITS)}",
         )
     return data_type
 

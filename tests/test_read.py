@@ -25,7 +25,7 @@ from cudnn_bindgen.codegen.read import read_graph
 
 Edit = Callable[[Document], Any]
 VALIDATE = "(call graph.validate() before dumping the graph)"
-KNOWN_TYPES = f"(known are {', '.join(BITS)})"
+KNOWN_TYPES = f"(set it to one of {', '.join(BITS)})"
 BY_ADDRESS = "(give set_ragged_offset() a tensor that the caller passes by address)"
 NOT_INFERRED = (
     "expected the shape of an operand, got []: the graph was dumped before its shapes were "

@@ -90,7 +90,7 @@ NO_GRAPH = {
     "broken bytes literal": (
         b"b'{i\\x0",
         "expected a plan as a bytes literal, got a broken one "
-        "(write the bytes themselves: open(file, 'wb').write(graph.serialize()))",
+        "(write the bytes themselves: open(file, 'wb').write(bytes(graph.serialize())))",
     ),
     "pickle": (
         pickle.dumps([123, 105]),

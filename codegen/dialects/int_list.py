@@ -67,7 +67,7 @@ def _literal(data: bytes) -> bytes:
     if not isinstance(value, bytes):
         raise GraphFormatError(
             "expected a plan as a bytes literal, got a broken one",
-            hint="write the bytes themselves: open(file, 'wb').write(graph.serialize())",
+            hint="write the bytes themselves: open(file, 'wb').write(bytes(graph.serialize()))",
         )
     return value
 
