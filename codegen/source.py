@@ -35,7 +35,8 @@ def read_source(path: Path) -> bytes:
         It cannot be read.
     """
     if is_stdin(path):
-        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        # None in a process that was started without one.
+        data = sys.stdin.buffer.read(MAX_BYTES + 1) if sys.stdin else b""
     else:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)

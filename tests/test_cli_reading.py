@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,14 @@ def test_refusals_of_standard_input_name_it(here: Path, command: tuple[str, ...]
         "(a graph file is written by repr(graph) or graph.serialize())\n"
     )
     assert names(here) == []
+
+
+def test_a_process_without_standard_input_reads_nothing(here: Path) -> None:
+    command = f"exec {sys.executable} -m cudnn_bindgen.cli emit - <&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("stdin: expected a graph file, got an empty one")
+    assert done.stderr.count("\n") == 1
 
 
 def test_no_rule_for_what_came_from_standard_input(here: Path) -> None:

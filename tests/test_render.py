@@ -15,7 +15,6 @@ import pytest
 from cython_tree import parse
 from documents import (
     READABLE,
-    TESTS,
     Document,
     add_graph,
     bind_document,
