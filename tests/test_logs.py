@@ -180,6 +180,17 @@ def test_graphs_that_differ_in_anything_stay_two(name: str) -> None:
     assert len(listed(line(other), line(inferred()))) == 2
 
 
+def test_a_type_of_null_is_the_graphs_and_no_other() -> None:
+    null, same, other = (inferred() for _ in range(3))
+    null["tensors"][0]["data_type"] = null["nodes"][0]["compute_data_type"] = None
+    other["tensors"][0]["data_type"] = "INT8"
+    assert len(listed(line(null), line(same))) == 1
+    assert len(listed(line(null), line(other))) == 2
+    other = inferred()
+    other["nodes"][0]["compute_data_type"] = "HALF"
+    assert len(listed(line(null), line(other))) == 2
+
+
 def test_scalars_with_and_without_a_value_stay_two() -> None:
     def scaled(value: Any) -> bytes:
         nodes = [node("POINTWISE", {"IN_0": 1, "IN_1": 2}, {"OUT_0": 3})]

@@ -30,7 +30,7 @@ MAX_BYTES = 8 * 2**20
 _FEWER = "keep the lines of the graph that you want, and those only"
 
 # What a node gets from the graph when it is validated, and what of a tensor is there before.
-_INFERRED = ("compute_data_type",)
+_COMPUTE_TYPE = "compute_data_type"
 _FIXED = (
     *("name", "is_virtual", "is_pass_by_value", "pass_by_value", "reordering_type"),
     *("ragged_offset_multiplier", "alignment"),
@@ -166,9 +166,10 @@ class _Alike:
 def _compare_by(document: Document) -> tuple[object, list[object]]:
     """Return what two dumps of one graph share, and what one of them may not know yet.
 
-    That is what validate() infers: shapes and data types. Tensors are told by position: an early
-    dump may not have their uids yet.
+    That is what validate() infers: shapes, and data types that are null where the graph's own
+    stands for them. Tensors are told by position: an early dump may not have their uids yet.
     """
+    context = document.structure.context
     order: dict[int, int] = {}
     nodes = []
     inferred: list[object] = []
@@ -177,18 +178,18 @@ def _compare_by(document: Document) -> tuple[object, list[object]]:
         required, optional = ports.order_inputs(node.tag, inputs)
         places = [(port, inputs[port]) for port in required + optional]
         places += [(port, outputs[port]) for port in ports.order_outputs(node.tag, outputs)]
-        attributes = {k: v for k, v in raw.items() if k not in ("inputs", "outputs", *_INFERRED)}
+        attributes = {k: v for k, v in raw.items() if k not in ("inputs", "outputs", _COMPUTE_TYPE)}
         nodes.append(
             (
                 tuple((port, order.setdefault(uid, len(order))) for port, uid in places),
                 msgspec.json.encode(attributes, order="sorted"),
             )
         )
-        inferred += (_text(raw.get(field)) for field in _INFERRED)
+        inferred.append(_text(raw.get(_COMPUTE_TYPE) or context.compute_data_type))
     tensors = {tensor.uid: tensor for tensor in document.structure.tensors}
     for uid in sorted(tensors):
         order.setdefault(uid, len(order))
-    fixed: list[object] = [tuple(nodes), document.structure.context]
+    fixed: list[object] = [tuple(nodes), context]
     for uid in sorted(order, key=order.__getitem__):
         tensor = tensors.get(uid)
         if tensor is not None:
@@ -200,7 +201,9 @@ def _compare_by(document: Document) -> tuple[object, list[object]]:
                     else None,
                 )
             )
-            inferred += (tuple(tensor.dim), tuple(tensor.stride), tensor.data_type)
+            virtual, other = context.intermediate_data_type, context.io_data_type
+            data_type = tensor.data_type or (virtual if tensor.is_virtual else other)
+            inferred += (tuple(tensor.dim), tuple(tensor.stride), data_type)
     return tuple(fixed), inferred
 
 
