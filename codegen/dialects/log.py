@@ -21,7 +21,7 @@ from cudnn_bindgen.codegen.options import ReadOptions
 
 NAME = "log"
 
-# Bounds on what comparing every dump with every other may take, in dumps and in single values.
+# Bounds on what comparing dumps with each other may take, in dumps and in single values.
 MAX_GRAPHS = 1000
 MAX_COMPARED = 5_000_000
 # Of all dumps that differ.
@@ -118,7 +118,7 @@ class _Logged:
     def __init__(self, reading: Document | GraphFormatError) -> None:
         self.reading = reading
         self.fixed: object = None
-        self.inferred: list[object] = []
+        self.inferred: tuple[object, ...] = ()
         if isinstance(reading, Document):
             self.fixed, self.inferred = _compare_by(reading)
 
@@ -128,42 +128,54 @@ class _Logged:
             self.reading, self.inferred = later.reading, later.inferred
 
 
+# Which of the inferred values are known → these → their graph.
+_Groups = dict[object, dict[object, _Logged]]
+
+
 class _Alike:
-    """Finds the graph that a dump is of, among those that differ in nothing but shapes."""
+    """Finds the graph that a dump is of, among those that differ in nothing but what is inferred.
+
+    Dumps in which the same is known are equal or not, which takes no comparing one by one.
+    """
 
     def __init__(self) -> None:
-        self._by_fixed: dict[object, list[_Logged]] = {}
+        self._groups: dict[object, _Groups] = {}
         self._left = MAX_COMPARED
 
     def find(self, logged: _Logged) -> _Logged | None:
-        """Return the latest graph with which `logged` agrees; remember `logged` if there is none.
+        """Return the graph with which `logged` agrees; remember `logged` if there is none.
 
         A dump that cannot be read agrees with none.
         """
         if logged.fixed is None:
             return None
-        alike = self._by_fixed.setdefault(logged.fixed, [])
-        for earlier in reversed(alike):
-            if self._agree(earlier.inferred, logged.inferred):
-                return earlier
-        alike.append(logged)
+        groups = self._groups.setdefault(logged.fixed, {})
+        known = tuple(map(bool, logged.inferred))
+        found = groups.setdefault(known, {}).get(logged.inferred)
+        found = found or self._search(groups, known, logged.inferred)
+        groups[known].setdefault(logged.inferred, found or logged)
+        return found
+
+    def _search(self, groups: _Groups, known: object, inferred: object) -> _Logged | None:
+        for other, dumps in groups.items():
+            for earlier, graph in reversed(dumps.items()) if other != known else ():
+                if self._agree(earlier, inferred):
+                    return graph
         return None
 
-    def _agree(self, one: list[object], other: list[object]) -> bool:
+    def _agree(self, one: Any, other: Any) -> bool:
         """Whether nothing that both say differs: null and an empty shape say nothing."""
-        pairs = zip(one, other, strict=True)
-        compared = next((at for at, (a, b) in enumerate(pairs) if a and b and a != b), len(one))
-        self._left -= compared + 1
+        self._left -= len(one)
         if self._left < 0:
             raise GraphFormatError(
                 "expected a log with fewer graphs that differ in shapes only, got too many to "
                 "compare",
                 hint=_FEWER,
             )
-        return compared == len(one)
+        return all(a == b or not a or not b for a, b in zip(one, other, strict=True))
 
 
-def _compare_by(document: Document) -> tuple[object, list[object]]:
+def _compare_by(document: Document) -> tuple[object, tuple[object, ...]]:
     """Return what two dumps of one graph share, and what one of them may not know yet.
 
     That is what validate() infers: shapes, and data types that are null where the graph's own
@@ -204,12 +216,12 @@ def _compare_by(document: Document) -> tuple[object, list[object]]:
             virtual, other = context.intermediate_data_type, context.io_data_type
             data_type = tensor.data_type or (virtual if tensor.is_virtual else other)
             inferred += (tuple(tensor.dim), tuple(tensor.stride), data_type)
-    return tuple(fixed), inferred
+    return tuple(fixed), tuple(inferred)
 
 
 def _text(value: Any) -> bytes | None:
     return None if value is None else msgspec.json.encode(value)
 
 
-def _count(inferred: list[object]) -> int:
+def _count(inferred: tuple[object, ...]) -> int:
     return sum(map(bool, inferred))
