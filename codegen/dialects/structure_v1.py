@@ -67,6 +67,7 @@ class Converted(msgspec.Struct, frozen=True):
     """A structure in the shape of version 2, and what a Document says beside it."""
 
     structure: StructureDocument
+    uids: frozenset[int]  # of all tensors, those that nodes carry included
     frontend_version: int
     raw_nodes: list[dict[str, Any]]
     tensor_paths: list[str]
@@ -90,7 +91,7 @@ def read_structure(raw: dict[str, Any]) -> Converted:
         for key, uid in by_key.items()
     ]
     raw_nodes = list(map(dict, raw["nodes"]))
-    _convert_peers(document, raw_nodes, uids)
+    peers = _convert_peers(document, raw_nodes, uids)
     return Converted(
         structure=StructureDocument(
             context=document.context,
@@ -105,6 +106,7 @@ def read_structure(raw: dict[str, Any]) -> Converted:
             ],
             tensors=converted,
         ),
+        uids=frozenset(by_key.values()) | peers,
         frontend_version=document.cudnn_frontend_version,
         raw_nodes=raw_nodes,
         tensor_paths=[_path(key) for key in by_key],
@@ -189,9 +191,12 @@ def _free_uids(document: _Structure) -> Iterator[int]:
     return (uid for uid in range(1, 2**62) if uid not in taken)
 
 
-def _convert_peers(document: _Structure, raw_nodes: list[dict[str, Any]], uids: _Uids) -> None:
-    """Give the tensors that nodes carry uids beyond those of all others."""
+def _convert_peers(
+    document: _Structure, raw_nodes: list[dict[str, Any]], uids: _Uids
+) -> frozenset[int]:
+    """Give the tensors that nodes carry uids beyond those of all others; return these uids."""
     used = set(uids.by_key.values())
+    carried = []
     free = (uid for uid in _free_uids(document) if uid not in used)
     for index, node in enumerate(document.nodes):
         if not node.peer_stats:
@@ -199,9 +204,11 @@ def _convert_peers(document: _Structure, raw_nodes: list[dict[str, Any]], uids: 
         peers = []
         for position, peer in enumerate(node.peer_stats):
             uid = peer.uid if peer.uid_assigned else next(free)
+            carried.append(uid)
             path = f"$.nodes[{index}].peer_stats[{position}]"
             peers.append(msgspec.to_builtins(_convert(peer, uid, path, document, uids)))
         raw_nodes[index]["peer_stats"] = peers
+    return frozenset(carried)
 
 
 def _convert(
