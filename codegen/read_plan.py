@@ -18,6 +18,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _WHERE = "$.cudnn_backend_data"
+_OTHER_CUDNN = "was the plan written by another cuDNN major version, or cut off?"
+
+# They are emitted; real ones have up to 40 each.
+_KNOB_NAMES = 100_000
 
 
 # What the runtime keeps in a C int.
@@ -81,11 +85,18 @@ def _read_backend(text: str) -> _Backend:
         refusal = GraphFormatError("expected the plan as JSON text, got broken JSON", path=_WHERE)
     else:
         return backend
-    refusal.hint = "was the plan written by another cuDNN major version, or cut off?"
+    refusal.hint = _OTHER_CUDNN
     raise refusal
 
 
 def _engine(engine: _Engine) -> str:
+    size = sum(map(len, engine.knobChoices))
+    if size > _KNOB_NAMES:
+        raise GraphFormatError(
+            f"expected names with {_KNOB_NAMES} characters in all, got {size}",
+            path=f"{_WHERE}.engine.knobChoices",
+            hint=_OTHER_CUDNN,
+        )
     knobs = [f"{name}={value}" for name, value in sorted(engine.knobChoices.items())]
     return " ".join([f"engine {engine.engineId}", *knobs]).replace("CUDNN_KNOB_TYPE_", "")
 

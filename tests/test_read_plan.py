@@ -172,6 +172,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         "$.cudnn_backend_data.engine.knobChoices: expected object of length <= 1000 " + OTHER_CUDNN,
     ),
+    "knob of no sort": (
+        {
+            "cudnn_backend_data": json.dumps(
+                {
+                    "cudnnVersion": 91900,
+                    "GPUProfile": {"deviceVer": 900},
+                    "engine": {"knobChoices": {"x" * 100_001: 1}},
+                }
+            )
+        },
+        "$.cudnn_backend_data.engine.knobChoices: expected names with 100000 characters in "
+        "all, got 100001 " + OTHER_CUDNN,
+    ),
     "backend is an object": (
         {"cudnn_backend_data": {}},
         "$.cudnn_backend_data: expected str, got object",

@@ -31,7 +31,7 @@ _CLEARER = {
 }
 _TRAILING = "trailing characters"
 
-_AT = re.compile(r"^(?P<problem>.*) - at `(?P<path>[^`]*)`$", re.DOTALL)
+_AT = re.compile(r"^(?P<problem>.*) - at (?:`key` in )?`(?P<path>[^`]*)`$", re.DOTALL)
 _BYTE = re.compile(r"^(?:JSON is malformed: )?(?P<problem>.*) \(byte (?P<byte>\d+)\)$", re.DOTALL)
 
 
