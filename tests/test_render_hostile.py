@@ -175,11 +175,12 @@ WORDS = """
 """
 
 
+@pytest.mark.parametrize("words", [WORDS.split(), [*HOSTILE.values()]], ids=["words", "hostile"])
 @pytest.mark.parametrize("kind", [tensor, scalar])
-def test_no_word_of_c_cython_or_python_is_a_name_that_breaks_a_module(
-    kind: Callable[..., Document], tmp_path: Path
+def test_no_name_breaks_a_module(
+    kind: Callable[..., Document], words: list[str], tmp_path: Path
 ) -> None:
-    words = WORDS.split()
+    """Words of C, Cython and Python, and text that means to be code: Cython translates both."""
     inputs = {f"P{index}": 100 + index for index in range(len(words))}
     items = [kind(100 + index, word) for index, word in enumerate(words)]
     raw = document([node("NEW", inputs, {"Y": 1})], [*items, *tensors(1)])
