@@ -175,11 +175,13 @@ def never_repeating(name, case, module, calls):
         overrides.override(1, dim, [stride[0] + 8 * number, *stride[1:]])
         kept.append(overrides)
     names = {"execute": module.execute, **{f"ov{n}": o for n, o in enumerate(kept)}}
-    text = (
-        f"execute({', '.join(map(repr, arguments))}, {workspace.data_ptr()}, {stream.cuda_stream}"
-    )
+    addresses = ", ".join(map(repr, arguments))
+    text = f"execute({addresses}, {workspace.data_ptr()}, {stream.cuda_stream}"
     loop = timing_loop([f"{text}, ov{number})" for number in range(calls)], names)
-    samples = loop(calls, stream.synchronize)
+    samples = {}
+    for policy, path in (("direct", NEVER_DIRECT), ("auto", NEVER)):
+        module.set_launch_policy(policy)
+        samples[path] = loop(calls, stream.synchronize)
     return samples, module.launch_stats()["recorded"] - before
 
 

@@ -60,8 +60,7 @@ class OverrideValues {
     // Whether no output has an element, so that there is nothing to compute.
     bool computes_nothing() const { return computes_nothing_; }
 
-    // Bytes that are equal for equal values of one graph, and a hash of them. Decided when asked
-    // for, so that setting several operands does it once.
+    // Bytes that are equal for equal values of one graph, and a hash of them; made when asked for.
     const std::string& key() const {
         if (!has_key_) make_key();
         return key_;
@@ -262,7 +261,6 @@ class OverrideValues {
     }
 
     void make_key() const {
-        // One buffer, written in place: a key is made anew for each value.
         size_t words = uids.size();
         for (const auto& one : dims) words += 2 * one.size();
         key_.resize(words * sizeof(int64_t));
