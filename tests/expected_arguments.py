@@ -81,6 +81,15 @@ EXPECTED = {
         o_ptr 11 output BFLOAT16 16
         stats_ptr 12 output FLOAT 16
     """,
+    "frontend-1.18/layernorm.plan": """
+        x_ptr 3 input BFLOAT16 16
+        scale_ptr 2 input FLOAT 16
+        bias_ptr 1 input FLOAT 16
+        y_ptr 7 output BFLOAT16 16
+        mean_ptr 6 output FLOAT 16
+        inv_variance_ptr 5 output FLOAT 16
+        epsilon 4 scalar FLOAT 1
+    """,
     "structure-v2/autoname_nouid.json": """
         a_ptr 2 input BFLOAT16 16
         b_ptr 1 input BFLOAT16 16
