@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import overriding
 import pytest
 from cases import CASES, GRAPHS, Case
 from hypothesis import settings
@@ -45,6 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 CALLER = "caller"
 """A module that calls thd's `enqueue` without the GIL, as other people's Cython code would."""
+
+WRITTEN = Path(__file__).parent / "cython"
+"""Modules that are written by hand. What they cimport must be loaded first."""
 
 
 def caller_text() -> str:
@@ -91,7 +95,12 @@ class Builds:
         if module == CALLER:
             self.path("thd")  # its .pxd
             return {f"{CALLER}.pyx": caller_text()}
-        return render(bind(read_graph(GRAPHS[module])), module, f"{module}.plan")
+        source = WRITTEN / f"{module}.pyx"
+        if source.exists():
+            return {source.name: source.read_text()}
+        graph = read_graph((GRAPHS | overriding.GRAPHS)[module])
+        binding = bind(graph, overriding.OPTIONS.get(module))
+        return render(binding, module, f"{module}.plan")
 
     def compile(self, module: str, files: dict[str, str]) -> Path:
         write_files(self.directory, files)
@@ -257,3 +266,24 @@ def on_thread() -> Callable[..., Any]:
         return future.result()
 
     return on_thread
+
+
+@pytest.fixture
+def product(standin: Standin, load: Callable[[str], ModuleType]) -> ModuleType:
+    """A module whose calls override shapes, with a cuDNN that takes them."""
+    standin.set_version(overriding.VERSION)
+    return load("product")
+
+
+@pytest.fixture
+def arrays(standin: Standin) -> Iterator[Callable[..., overriding.Arrays]]:
+    """Make buffers for `product`; they are freed after the test."""
+    made: list[overriding.Arrays] = []
+
+    def arrays(seed: object = 0) -> overriding.Arrays:
+        made.append(overriding.Arrays(standin, seed))
+        return made[-1]
+
+    yield arrays
+    for one in made:
+        one.close()
