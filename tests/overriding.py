@@ -1,4 +1,4 @@
-"""A graph whose calls override shapes, on the stand-in: two outputs, a scalar, workspace that grows.
+"""A graph whose calls override shapes, on the stand-in: two outputs, a scalar, more workspace.
 
 ``c = a @ b`` and ``d`` of ``c``, as far as names go; the stand-in computes its sum, whose length is
 the rows `m`, and in which every dim and stride shows.

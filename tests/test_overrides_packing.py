@@ -34,7 +34,7 @@ def probe(builds: Any) -> ModuleType:
     return module
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The model takes no such values."""
 
 
@@ -54,7 +54,7 @@ def pack(
         elements *= size
         too_large = elements > most or (bounded and size > declared_size)
         if size < 0 or too_large or (stride or 0) < 0:
-            raise Refused
+            raise RefusedError
     strides = [then if now is None else now for now, then in zip(given, declared[1], strict=True)]
     inside_then = inside_now = 0  # what the axes further in span: as declared, and now
     for axis in sorted(range(len(dim)), key=lambda axis: (declared[1][axis], -axis)):
@@ -71,10 +71,10 @@ def pack(
         if follows_then or size_then > 1 or not inside_then:
             inside_then = step_then * size_then
         if inside_now > MOST:
-            raise Refused
+            raise RefusedError
     reach = sum((size - 1) * step for size, step in zip(dim, strides, strict=True) if size > 1)
     if reach >= most:
-        raise Refused
+        raise RefusedError
     return strides
 
 
@@ -133,7 +133,7 @@ def test_strides_and_refusals_are_the_models(
     overrides = make(probe, declared, data_type, unbounded=not bounded)
     try:
         expected = dim, pack(declared, dim, given, bits=BITS[data_type], bounded=bounded)
-    except Refused:
+    except RefusedError:
         expected = None
     try:
         overrides.override(0, dim, given)
@@ -206,9 +206,9 @@ def test_symbols_follow_their_steps(
         keeps = frozenset() if is_packed else frozenset([axis])
         try:
             if max(values) > MOST:
-                raise Refused
+                raise RefusedError
             expected = dim, pack(declared, dim, [None] * rank, bits=8, keeps=keeps)
-        except Refused:
+        except RefusedError:
             pass
     try:
         overrides.set((number,))
