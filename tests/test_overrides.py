@@ -1,20 +1,17 @@
-"""A module's Overrides: setters, values, and what is refused before anything reaches cuDNN."""
+"""A module's Overrides: setters, values, and what they refuse."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
-from overriding import A, B, C, D, with_m
-from standin import Standin
+from overriding import B
 
 from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError
 
 Load = Callable[[str], ModuleType]
-Make = Callable[..., Any]
 
 direct = pytest.mark.parametrize("policy", ["direct"], indirect=True)
 pytestmark = direct
@@ -261,61 +258,3 @@ def test_unbounded_takes_what_is_larger_than_declared(load: Load) -> None:
     with pytest.raises(OperandError, match=r"^a\.m: expected a dim that is not negative, got -1$"):
         ov.set_a(3, -1, 4)
     assert repr(ov) == "Overrides(a=((3, 1000, 4), (4000, 4, 1)))"
-
-
-# Wrong calls
-
-
-def test_wrong_overrides_reach_nothing_of_cudnn(
-    product: ModuleType, load: Load, arrays: Make, standin: Standin
-) -> None:
-    operands = arrays()
-    operands.call(product)
-    before = standin.log()
-    others = load("product_bare").Overrides()
-    for wrong in (others, 5, "M=5", {"M": 5}, [1], product.Overrides, object()):
-        for call in (
-            lambda wrong=wrong: product.execute(*operands.arguments, overrides=wrong),
-            lambda wrong=wrong: product.execute_uids({}, overrides=wrong),
-            lambda wrong=wrong: product.workspace_size(wrong),
-        ):
-            with pytest.raises((TypeError, OperandError)):
-                call()
-    assert standin.log() == before
-    operands.call(product)
-    operands.call(product, None)
-
-
-def test_a_graph_without_the_flag_has_no_such_argument(
-    load: Load, arrays: Make, standin: Standin
-) -> None:
-    standin.set_version(92700)
-    fixed = load("product_fixed")
-    operands = arrays()
-    assert not hasattr(fixed, "Overrides")
-    assert fixed.GRAPH["is_override_shape_enabled"] is False
-    before = standin.log()
-    for call in (
-        lambda: fixed.execute(*operands.arguments, overrides=None),
-        lambda: fixed.workspace_size(None),
-        lambda: fixed.set_launch_policy("auto", records=4),
-    ):
-        with pytest.raises(TypeError):
-            call()
-    assert standin.log() == before
-    fixed.execute(*operands.arguments)
-    assert not operands.is_untouched()
-
-
-def test_every_way_in_takes_overrides(
-    product: ModuleType, load: Load, arrays: Make, ov: Any
-) -> None:
-    operands = arrays()
-    ov.set(M=5)
-    product.execute_uids(dict(zip((A, B, C, D, 5), operands.arguments, strict=True)), 0, 0, ov)
-    operands.check(with_m(5))
-    operands.call(load("product_caller"), ov, with_m(5))
-    ov.set(M=7)
-    operands.call(load("product_caller"), ov, with_m(7))
-    operands.call(load("product_caller"))
-    assert "overrides" in inspect.signature(product.execute).parameters
