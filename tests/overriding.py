@@ -108,13 +108,15 @@ class Arrays:
 
     def move(self) -> None:
         """Choose other addresses, which hold other numbers; the outputs hold zeros."""
-        blocks = self.random.sample(self._blocks, 5)
+        *blocks, last = self._blocks
+        self.random.shuffle(blocks)
         steps = BLOCK // 2 // ALIGNMENT
         self.addresses = {
             uid: block + ALIGNMENT * self.random.randrange(steps)
             for uid, block in zip(NAMES.values(), blocks, strict=False)
         }
-        self.workspace = blocks[4] + 256 * self.random.randrange(BLOCK // 2 // 256)
+        # Never where an operand lay before: callers choose it before they move.
+        self.workspace = last + 256 * self.random.randrange(BLOCK // 2 // 256)
         self.values = {uid: [self.random.uniform(-4, 4) for _ in range(ROOM)] for uid in (A, B)}
         self.clear()
 
