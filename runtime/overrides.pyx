@@ -63,7 +63,9 @@ cdef int register_overrides(
     self.override_shapes = <void*>shapes
     self.override_names = <void*>names
     self.overrides = table
-    return set_record_capacity(graph, os.environ.get(RECORDS_ENVIRONMENT) or DEFAULT_RECORDS)
+    self.record_capacity.store(
+        _capacity(os.environ.get(RECORDS_ENVIRONMENT) or DEFAULT_RECORDS, RECORDS_ENVIRONMENT))
+    return 0
 
 
 cdef OverrideSymbol _symbol(bint is_packed, tuple uses) except *:
@@ -85,14 +87,18 @@ cdef OverrideSymbol _symbol(bint is_packed, tuple uses) except *:
 
 cdef int set_record_capacity(void* graph, object records) except -1:
     """Keep launch records for so many different overrides on each stream."""
+    (<Graph*>graph).record_capacity.store(_capacity(records, "records"))
+    return 0
+
+
+cdef int _capacity(object records, str where) except -1:
     try:
         number = int(records) if isinstance(records, str) else operator.index(records)
     except (TypeError, ValueError):
         number = 0
     if not 1 <= number <= MAX_RECORDS:
-        raise ValueError(f"records: expected 1 to {MAX_RECORDS}, got {records!r}")
-    (<Graph*>graph).record_capacity.store(number)
-    return 0
+        raise ValueError(f"{where}: expected 1 to {MAX_RECORDS}, got {records!r}")
+    return number
 
 
 cdef void* make_overrides(void* graph) except NULL:
