@@ -22,8 +22,12 @@ _STEP = re.compile(r"([+*/%])(\d+)")
 # What the runtime has room for (runtime/overrides.pyx).
 MAX_SYMBOLS = 64
 
-# Arguments of the method that takes the symbols.
-_TAKEN = frozenset([*keyword.kwlist, "self"])
+# What no argument of the method that takes the symbols can be called: Cython reads it otherwise.
+_WORDS = """
+    DEF ELIF ELSE IF NULL bint cdef char cimport const cpdef ctypedef double float include int long
+    override_symbols ptrdiff_t self short signed size_t sizeof ssize_t unsigned void volatile
+"""
+_TAKEN = frozenset([*keyword.kwlist, *_WORDS.split()])
 
 
 @dataclass(frozen=True, slots=True)
