@@ -21,7 +21,7 @@ from cudnn_bindgen.codegen.output import find_differences, write_files
 from cudnn_bindgen.codegen.overrides import OverrideOptions
 from cudnn_bindgen.codegen.read import list_graphs, read_graph
 from cudnn_bindgen.codegen.render import render
-from cudnn_bindgen.codegen.sidecar import choose_options
+from cudnn_bindgen.codegen.sidecar import choose_options, sidecars
 from cudnn_bindgen.codegen.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.text import printable
 
@@ -119,7 +119,8 @@ def emit(
             click.echo(difference, nl=False)
         sys.exit(1 if differences else 0)
     if depfile:
-        rule = dependency_rule([directory / file for file in sorted(files)], [graph])
+        sources = [graph, *sidecars(graph)]
+        rule = dependency_rule([directory / file for file in sorted(files)], sources)
         write_files(depfile.parent, {depfile.name: rule})
     write_files(directory, files)
 

@@ -29,6 +29,12 @@ class _Sidecar(msgspec.Struct, forbid_unknown_fields=True):
     unbounded: bool = False
 
 
+def sidecars(graph: Path) -> tuple[Path, ...]:
+    """Return the file beside `graph` that says options for it, if there is one."""
+    path = graph.with_name(f"{graph.name}.toml")
+    return (path,) if not is_stdin(graph) and path.is_file() else ()
+
+
 def choose_options(graph: Path, given: OverrideOptions) -> OverrideOptions:
     """Return what the command line gives, else what the file beside `graph` does, if there is one.
 
@@ -37,9 +43,9 @@ def choose_options(graph: Path, given: OverrideOptions) -> OverrideOptions:
     EmitError
         That file is no TOML, or says something else.
     """
-    path = graph.with_name(f"{graph.name}.toml")
-    if given != OverrideOptions() or is_stdin(graph) or not path.is_file():
+    if given != OverrideOptions() or not sidecars(graph):
         return given
+    [path] = sidecars(graph)
     try:
         sidecar = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _Sidecar)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
