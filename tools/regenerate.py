@@ -9,6 +9,7 @@ from cudnn_bindgen.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 _PLANS = "tests/data/plans/cudnn-9.19-sm90"
+_OVERRIDES = "tests/data/plans/cudnn-9.27-sm90"
 _STRUCTURES = "tests/data/structure-v2"
 
 # Module → the graph file it is emitted from.
@@ -18,7 +19,17 @@ MODULES = {
     "paged_attention": f"{_STRUCTURES}/paged.json",
     "scale_by_value": f"{_PLANS}/scale_by_value.plan",
     "sdpa_backward": f"{_STRUCTURES}/sdpa_bwd.json",
+    "sdpa_overridden": f"{_OVERRIDES}/sdpa_override.plan",
     "sdpa_varlen": f"{_PLANS}/sdpa_thd.plan",
+}
+
+# Module → its symbols.
+SYMBOLS = {
+    "sdpa_overridden": (
+        "B=q.b,k.b,v.b,o.b,stats.b",
+        "S_q=q.s,o.s,stats.s",
+        "S_kv:declared=k.s,v.s",
+    ),
 }
 
 
@@ -28,6 +39,7 @@ def regenerate(*options: str) -> bool:
     for module, graph in MODULES.items():
         target = ROOT / "generated" / f"{module}.pyx"
         command = ["emit", str(ROOT / graph), "--output", str(target), *options]
+        command += [f"--symbol={symbol}" for symbol in SYMBOLS.get(module, ())]
         try:
             main(command, standalone_mode=False)
         except SystemExit as done:
