@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,13 +194,22 @@ def _graph(binding: Binding, source: str) -> dict[str, str]:
 
 def _overrides(binding: Binding, overrides: OverrideParts) -> dict[str, Any]:
     shapes = zip(binding.operands, overrides.shapes, strict=True)
+    names = [symbol.name for symbol in overrides.symbols]
+    summaries = [_summary(symbol, overrides.shapes) for symbol in overrides.symbols]
     return {
         "shapes": [_shape(argument, shape) for argument, shape in shapes],
-        "symbols": [_symbol(symbol, overrides.shapes) for symbol in overrides.symbols],
-        "symbol_names": [symbol.name for symbol in overrides.symbols],
-        "symbol_arguments": [f"{symbol.name}=None" for symbol in overrides.symbols],
+        "names": names,
+        "defaults": _lines(f"{name}=None," for name in names),
+        "numbers": _lines(f"{name}," for name in names),
+        "summaries": [line for summary in summaries for line in _lines(summary.split(" "))],
+        "symbols": [wrap_literal(_symbol(symbol), 8, 8) for symbol in overrides.symbols],
         "is_unbounded": overrides.is_unbounded,
     }
+
+
+def _lines(words: Iterable[str]) -> list[str]:
+    """Return words as lines that fit into a method."""
+    return textwrap.wrap(" ".join(words), 88, break_long_words=False, break_on_hyphens=False)
 
 
 def _shape(argument: Argument, shape: Shape) -> dict[str, Any]:
@@ -207,28 +218,25 @@ def _shape(argument: Argument, shape: Shape) -> dict[str, Any]:
         "method": f"set_{shape.name}",
         "slot": argument.slot,
         "axes": shape.axes,
-        "strides": [f"stride_{axis}" for axis in shape.axes],
-        "stride_arguments": [f"stride_{axis}=None" for axis in shape.axes],
         "fields": ", ".join(map(literal, fields)),
         "summary": f"Override {shape.name} (uid {argument.uid}), declared "
         f"{_sizes(shape.dim)} with strides {_sizes(shape.stride)}.",
     }
 
 
-def _symbol(symbol: Symbol, shapes: tuple[Shape, ...]) -> dict[str, Any]:
+def _symbol(symbol: Symbol) -> Value:
     uses = tuple((use.slot, use.axis, use.steps) for use in symbol.uses)
-    fields: tuple[Value, ...] = (symbol.name, symbol.is_packed, uses)
+    return symbol.name, symbol.is_packed, *uses
+
+
+def _summary(symbol: Symbol, shapes: tuple[Shape, ...]) -> str:
     dims = ", ".join(
         f"{shapes[use.slot].name}.{shapes[use.slot].axes[use.axis]}"
         + "".join(f"{operator}{number}" for operator, number in use.steps)
         for use in symbol.uses
     )
     mode = "" if symbol.is_packed else "; strides as declared"
-    return {
-        "name": symbol.name,
-        "fields": ", ".join(map(literal, fields)),
-        "summary": f"{symbol.name}: {dims}{mode}.",
-    }
+    return f"{symbol.name}: {dims}{mode}."
 
 
 def _plan(plan: PlanParts, takes_overrides: bool) -> dict[str, Any]:

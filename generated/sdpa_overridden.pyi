@@ -3,7 +3,7 @@
 # From sdpa_override.plan
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, final
 
 from cudnn_bindgen.runtime.metadata import Operand
 
@@ -12,6 +12,7 @@ GRAPH: Final[Mapping[str, object]]
 OPERANDS: Final[tuple[Operand, ...]]
 WORKSPACE_SIZE: int
 
+@final
 class Overrides:
     def __init__(self) -> None: ...
     def set_q(
@@ -86,7 +87,7 @@ class Overrides:
     ) -> None: ...
     def reset(self) -> None: ...
     def copy(self) -> Overrides: ...
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
 def execute(

@@ -14,6 +14,8 @@ slot  uid  argument   name         role    data type  dim          stride
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
+cimport cython
+
 from cudnn_bindgen.runtime.arguments cimport (
     address,
 )
@@ -54,12 +56,14 @@ OPERANDS = (
 cdef void* _graph = NULL
 
 
+@cython.final
 cdef class Overrides:
     """Shapes and strides for a call, in place of the declared ones. For one thread at a time.
 
     Axes stand in the graph's order, sizes are in elements. A stride left out follows from the dims
-    inside of it where it is declared so, and is the declared one otherwise. Dims are at most the
-    declared ones.
+    inside of it where it is declared so, and is the declared one otherwise.
+    Dims are at most the declared ones.
+
     After an error all is as before.
     """
     cdef void* values
@@ -129,14 +133,19 @@ cdef class Overrides:
         """Override an operand, by name or uid; `stride` is None or a sequence, None for an axis."""
         override_operand(self.values, operand, dim, stride)
 
-    def set(self, *, B=None, S_q=None, S_kv=None):
+    def set(
+        self, *,
+        B=None, S_q=None, S_kv=None,
+    ):
         """Set every dim that follows a symbol, and the strides of those operands.
 
         B: q.b, k.b, v.b, o.b, stats.b.
         S_q: q.s, o.s, stats.s.
         S_kv: k.s, v.s; strides as declared.
         """
-        override_symbols(self.values, (B, S_q, S_kv,))
+        override_symbols(self.values, (
+            B, S_q, S_kv,
+        ))
 
     def reset(self):
         """Override nothing any more."""
@@ -1168,9 +1177,9 @@ register_overrides(
     ),
     # Name; whether strides follow; slot, axis and steps of each dim.
     symbols=(
-        ("B", True, ((0, 0, ()), (1, 0, ()), (2, 0, ()), (3, 0, ()), (4, 0, ()))),
-        ("S_q", True, ((0, 2, ()), (3, 2, ()), (4, 2, ()))),
-        ("S_kv", False, ((1, 2, ()), (2, 2, ()))),
+        ("B", True, (0, 0, ()), (1, 0, ()), (2, 0, ()), (3, 0, ()), (4, 0, ())),
+        ("S_q", True, (0, 2, ()), (3, 2, ()), (4, 2, ())),
+        ("S_kv", False, (1, 2, ()), (2, 2, ())),
     ),
     is_unbounded=False,
 )

@@ -41,7 +41,7 @@ cdef int register_overrides(
     """Say what a graph's overrides may be, after register_graph.
 
     `shapes`: (name, axes, bits of an element) of each operand, in slot order. `symbols`: (name,
-    is_packed, uses), a use being (slot, axis, ((operation, number), ...)).
+    is_packed, use, ...), a use being (slot, axis, ((operation, number), ...)).
     """
     cdef Graph* self = <Graph*>graph
     cdef OverrideTable* table = new OverrideTable()
@@ -53,12 +53,12 @@ cdef int register_overrides(
         shape.dim = operand.dim
         shape.stride = operand.stride
         table.shapes.push_back(shape)
-    for _, is_packed, uses in symbols:
-        table.symbols.push_back(_symbol(is_packed, uses))
+    for _, is_packed, *uses in symbols:
+        table.symbols.push_back(_symbol(is_packed, tuple(uses)))
     table.is_unbounded = is_unbounded
     table.graph = graph
     table.finish()
-    names = tuple(name for name, _, _ in symbols)
+    names = tuple(symbol[0] for symbol in symbols)
     _registered.append((shapes, names))
     self.override_shapes = <void*>shapes
     self.override_names = <void*>names

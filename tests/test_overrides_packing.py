@@ -196,7 +196,7 @@ def test_symbols_follow_their_steps(
 ) -> None:
     rank = len(declared[0])
     axis = data.draw(st.integers(0, rank - 1)) if data else 0
-    symbols = (("S", is_packed, ((0, axis, tuple(steps)),)),)
+    symbols = (("S", is_packed, (0, axis, tuple(steps))),)
     overrides = make(probe, declared, "INT8", symbols=symbols, unbounded=True)
     dim = list(declared[0])
     expected = None
