@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gpu"))
 import overridden
 
 FLOOR = "C: variant pack with overrides + cudnnBackendExecute"
+FLOOR_NEVER = "C: the same, shapes that never repeat"
 FRONTEND_DICT = "frontend execute(dict, override_uids=...)"
 FRONTEND_LIST = "frontend execute(list, tensor_uids=, override_uids=...)"
 DIRECT = "generated execute, direct"
@@ -37,6 +38,8 @@ RECORD = "generated execute, record of a class that repeats"
 EIGHT = "generated execute, record, eight classes in turn"
 PLAIN = "generated execute, record, no overrides"
 SET = "overrides.set(...) alone"
+
+NEVER_CALLS = 400
 
 OFFSETS = ",".join(f"ragged_{name}.0+1" for name in "qkvo")
 SYMBOLS = {
@@ -132,8 +135,17 @@ def measure(name, case, module, library, calls, rounds):
             samples[path] += taken if number else []
         taken = floor.time_overridden(calls // rounds, sets)
         samples[FLOOR] += taken if number else []
+    samples[FLOOR_NEVER] = floor.time_overridden(NEVER_CALLS, list(never_the_same(case, sizes[0])))
     floor.close()
     return samples, module.launch_stats()
+
+
+def never_the_same(case, size):
+    """Yield overrides for the same work, each with another stride of the batch axis."""
+    whole = case.overrides(size)
+    dim, stride = whole[1]
+    for number in range(NEVER_CALLS):
+        yield {**whole, 1: (dim, [stride[0] + 8 * number, *stride[1:]])}
 
 
 def check(name, case, module, tensors, overrides, size, addresses, tail):
@@ -154,7 +166,7 @@ def check(name, case, module, tensors, overrides, size, addresses, tail):
             assert same, f"{name}: uid {uid} differs from the frontend's"
 
 
-def never_repeating(name, case, module, calls):
+def never_repeating(name, case, module):
     """Return the samples of calls whose shapes never came before, and how many were recorded.
 
     Each call has an Overrides of its own, which nothing has in its caches: hence both policies.
@@ -167,21 +179,19 @@ def never_repeating(name, case, module, calls):
     module.set_launch_policy("auto")
     before = module.launch_stats()["recorded"]
     kept = []
-    for number in range(calls):
+    for values in never_the_same(case, sizes_of(name, 1)[0]):
         overrides = module.Overrides()
-        # The innermost stride of the batch axis differs each time: another value, the same work.
         overrides.set(**symbols(sizes_of(name, 1)[0]))
-        dim, stride = case.overrides(sizes_of(name, 1)[0])[1]
-        overrides.override(1, dim, [stride[0] + 8 * number, *stride[1:]])
+        overrides.override(1, *values[1])
         kept.append(overrides)
     names = {"execute": module.execute, **{f"ov{n}": o for n, o in enumerate(kept)}}
     addresses = ", ".join(map(repr, arguments))
     text = f"execute({addresses}, {workspace.data_ptr()}, {stream.cuda_stream}"
-    loop = timing_loop([f"{text}, ov{number})" for number in range(calls)], names)
+    loop = timing_loop([f"{text}, ov{number})" for number in range(NEVER_CALLS)], names)
     samples = {}
     for policy, path in (("direct", NEVER_DIRECT), ("auto", NEVER)):
         module.set_launch_policy(policy)
-        samples[path] = loop(calls, stream.synchronize)
+        samples[path] = loop(NEVER_CALLS, stream.synchronize)
     return samples, module.launch_stats()["recorded"] - before
 
 
@@ -208,7 +218,7 @@ def main(calls, rounds, json_path):
         for name, case in cases.items():
             module = graphs.import_module(f"bench_{name}", directory)
             samples, stats = measure(name, case, module, library, calls, rounds)
-            never, recorded = never_repeating(name, case, module, 400)
+            never, recorded = never_repeating(name, case, module)
             samples |= never
             medians = {path: statistics.median(values) / 1e3 for path, values in samples.items()}
             report["graphs"][name] = {

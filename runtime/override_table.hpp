@@ -23,6 +23,13 @@ struct DeclaredShape {
 
     int64_t most;  // elements whose bytes fit int64
 
+    // Whether any stride follows the dim of this axis.
+    bool has_followers(int axis) const {
+        const auto at = std::find(order.begin(), order.end(), axis);
+        return std::find(follows.begin() + (at - order.begin()), follows.end(), 1) !=
+               follows.end() && at != order.end() && at + 1 != order.end();
+    }
+
     void find_order() {  // as stride_order() of codegen/overrides.py
         most = static_cast<int64_t>(
             std::min<__int128>(INT64_MAX, static_cast<__int128>(INT64_MAX) * 8 / bits));
@@ -75,6 +82,7 @@ struct OverrideSymbol {
     bool is_packed;
     std::vector<SymbolUse> uses;
     std::vector<int> slots;  // of the uses, each once
+    std::vector<int> moved;  // those of which strides follow this symbol's dims
 };
 
 // What a graph's overrides may be. Immutable once registered.
@@ -95,6 +103,9 @@ struct OverrideTable {
                 const auto end = symbol.slots.end();
                 if (std::find(symbol.slots.begin(), end, use.slot) == end) {
                     symbol.slots.push_back(use.slot);
+                }
+                if (symbol.is_packed && shapes[use.slot].has_followers(use.axis)) {
+                    symbol.moved.push_back(use.slot);
                 }
             }
         }

@@ -65,10 +65,7 @@ class OverrideValues {
         if (!has_key_) make_key();
         return key_;
     }
-    uint64_t hash() const {
-        if (!has_key_) make_key();
-        return hash_;
-    }
+    uint64_t hash() const { return key(), hash_; }
 
     // Overrides one operand: `given` says which of `stride` are meant, the others follow the dims.
     Refused set(int slot, const int64_t* dim, const int64_t* stride, const char* given) {
@@ -76,11 +73,11 @@ class OverrideValues {
         Next& next = next_[slot];
         next.dim.assign(dim, dim + shape.dim.size());
         const Refused refused = pack(slot, stride, given, nullptr);
-        if (!refused.why) {
-            commit(slot);
-            changed();
-        }
-        return refused;
+        if (refused.why) return refused;
+        commit(slot);
+        has_own_strides_ = true;
+        changed();
+        return {};
     }
 
     // Gives numbers to symbols: those that `given` says; strides of all operands that follow them
@@ -111,6 +108,7 @@ class OverrideValues {
         dims.clear();
         strides.clear();
         std::fill(places_.begin(), places_.end(), -1);
+        has_own_strides_ = false;
         changed();
     }
 
@@ -137,7 +135,9 @@ class OverrideValues {
         }
         for (size_t index = 0; index < table_.symbols.size(); ++index) {
             if (!given[index]) continue;
-            for (int slot : table_.symbols[index].slots) place_strides(slot);
+            // Strides that were set one by one must give way, even where no dim moves them.
+            const OverrideSymbol& symbol = table_.symbols[index];
+            for (int slot : has_own_strides_ ? symbol.slots : symbol.moved) place_strides(slot);
         }
         changed();
         return {};
@@ -239,7 +239,7 @@ class OverrideValues {
         std::copy(next.stride.begin(), next.stride.end(), strides[places_[slot]].begin());
     }
 
-    // Overrides an operand that was not, as declared; allocates, once an operand.
+    // Overrides an operand as declared; allocates, once an operand.
     void add(int slot) {
         int place = 0;
         for (int earlier = 0; earlier < slot; ++earlier) place += has(earlier);
@@ -293,6 +293,7 @@ class OverrideValues {
     mutable uint64_t hash_ = 0;
     mutable bool has_key_ = false;
     bool computes_nothing_ = false;
+    bool has_own_strides_ = false;  // set() gave some
 };
 
 }  // namespace cudnn_bindgen
