@@ -166,32 +166,37 @@ def check(name, case, module, tensors, overrides, size, addresses, tail):
             assert same, f"{name}: uid {uid} differs from the frontend's"
 
 
-def never_repeating(name, case, module):
+def never_repeating(name, case, module, rounds):
     """Return the samples of calls whose shapes never came before, and how many were recorded.
 
     Each call has an Overrides of its own, which nothing has in its caches: hence both policies.
     """
     stream = torch.cuda.Stream()
     symbols = of_matmul if name == "matmul" else of_batch
-    tensors = case.operands(sizes_of(name, 1)[0], torch.Generator("cuda").manual_seed(1))
+    size = sizes_of(name, 1)[0]
+    tensors = case.operands(size, torch.Generator("cuda").manual_seed(1))
     workspace = torch.empty(1 << 22, dtype=torch.uint8, device="cuda")
     arguments = graphs.arguments(module.OPERANDS, tensors)
     module.set_launch_policy("auto")
     before = module.launch_stats()["recorded"]
     kept = []
-    for values in never_the_same(case, sizes_of(name, 1)[0]):
+    for _ in range(NEVER_CALLS):
         overrides = module.Overrides()
-        overrides.set(**symbols(sizes_of(name, 1)[0]))
-        overrides.override(1, *values[1])
+        overrides.set(**symbols(size))
         kept.append(overrides)
     names = {"execute": module.execute, **{f"ov{n}": o for n, o in enumerate(kept)}}
     addresses = ", ".join(map(repr, arguments))
     text = f"execute({addresses}, {workspace.data_ptr()}, {stream.cuda_stream}"
     loop = timing_loop([f"{text}, ov{number})" for number in range(NEVER_CALLS)], names)
-    samples = {}
-    for policy, path in (("direct", NEVER_DIRECT), ("auto", NEVER)):
-        module.set_launch_policy(policy)
-        samples[path] = loop(NEVER_CALLS, stream.synchronize)
+    samples = {NEVER: [], NEVER_DIRECT: []}
+    for number in range(rounds + 1):
+        for policy, path in (("direct", NEVER_DIRECT), ("auto", NEVER)):
+            # Set anew: nothing that a call keeps beside the values is there.
+            for overrides, values in zip(kept, never_the_same(case, size), strict=True):
+                overrides.override(1, *values[1])
+            module.set_launch_policy(policy)
+            taken = loop(NEVER_CALLS, stream.synchronize)
+            samples[path] += taken if number else []
     return samples, module.launch_stats()["recorded"] - before
 
 
@@ -218,7 +223,7 @@ def main(calls, rounds, json_path):
         for name, case in cases.items():
             module = graphs.import_module(f"bench_{name}", directory)
             samples, stats = measure(name, case, module, library, calls, rounds)
-            never, recorded = never_repeating(name, case, module)
+            never, recorded = never_repeating(name, case, module, rounds)
             samples |= never
             medians = {path: statistics.median(values) / 1e3 for path, values in samples.items()}
             report["graphs"][name] = {
