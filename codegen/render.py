@@ -39,11 +39,6 @@ class _CType:
     conversion: str
     python_type: str
 
-    @property
-    def is_stdint(self) -> bool:
-        """Whether the type must be cimported."""
-        return self.c_type.endswith("_t")
-
 
 _SCALARS = {
     "BFLOAT16": _CType("uint16_t", "bfloat16", "float"),
@@ -97,13 +92,12 @@ def _fields(binding: Binding, source: str) -> dict[str, Any]:
         "conversions": sorted({"address", *(c_type.conversion for c_type in c_types)}),
         "fingerprint": binding.fingerprint,
         "graph": _graph(binding, source),
-        "has_cimports": binding.overrides is not None or any(c.is_stdint for c in c_types),
         # An override may give an output elements: the runtime decides.
         "is_empty": binding.is_empty and binding.overrides is None,
         "overrides": _overrides(binding, binding.overrides) if binding.overrides else None,
         "plan": _plan(binding.plan, binding.overrides is not None) if binding.plan else None,
         "source": shorten(source, 60),
-        "stdint": sorted({c.c_type for c in c_types if c.is_stdint}),
+        "stdint": sorted({c.c_type for c in c_types if c.c_type.endswith("_t")}),
         "table": [_docstring_row(row) for row in operand_table(binding)],
         "title": _docstring_row(describe_nodes(binding), 90),
         "uid_value_type": "int | float" if binding.scalars else "int",
@@ -224,11 +218,13 @@ def _shape(argument: Argument, shape: Shape) -> dict[str, Any]:
         "method": f"set_{shape.name}",
         "slot": argument.slot,
         "axes": shape.axes,
-        "strides": [f"stride_{axis}" for axis in shape.axes],
-        "stride_arguments": [f"stride_{axis}=None" for axis in shape.axes],
         "fields": ", ".join(map(literal, fields)),
-        "summary": f"Override {shape.name} (uid {argument.uid}), declared "
-        f"{_sizes(shape.dim)} with strides {_sizes(shape.stride)}.",
+        "summary": f"Override {shape.name} (uid {argument.uid}).",
+        "declared": _lines(
+            ["Declared", _sizes(shape.dim), "with", "strides", f"{_sizes(shape.stride)}."]
+        ),
+        "defaults": _lines(f"stride_{axis}=None," for axis in shape.axes),
+        "strides": _lines(f"stride_{axis}," for axis in shape.axes),
     }
 
 

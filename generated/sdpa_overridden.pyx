@@ -75,59 +75,64 @@ cdef class Overrides:
         free_overrides(self.values)
 
     def set_q(
-        self, b, h, s, d,
-        *, stride_b=None, stride_h=None, stride_s=None, stride_d=None,
+        self, b, h, s, d, *,
+        stride_b=None, stride_h=None, stride_s=None, stride_d=None,
     ):
-        """Override q (uid 1), declared 2,8,256,128 with strides 262144,32768,128,1."""
-        override_slot(
-            self.values, 0,
-            (b, h, s, d,),
-            (stride_b, stride_h, stride_s, stride_d,),
-        )
+        """Override q (uid 1).
+
+        Declared 2,8,256,128 with strides 262144,32768,128,1.
+        """
+        override_slot(self.values, 0, (b, h, s, d,), (
+            stride_b, stride_h, stride_s, stride_d,
+        ))
 
     def set_k(
-        self, b, h, s, d,
-        *, stride_b=None, stride_h=None, stride_s=None, stride_d=None,
+        self, b, h, s, d, *,
+        stride_b=None, stride_h=None, stride_s=None, stride_d=None,
     ):
-        """Override k (uid 2), declared 2,8,256,128 with strides 262144,32768,128,1."""
-        override_slot(
-            self.values, 1,
-            (b, h, s, d,),
-            (stride_b, stride_h, stride_s, stride_d,),
-        )
+        """Override k (uid 2).
+
+        Declared 2,8,256,128 with strides 262144,32768,128,1.
+        """
+        override_slot(self.values, 1, (b, h, s, d,), (
+            stride_b, stride_h, stride_s, stride_d,
+        ))
 
     def set_v(
-        self, b, h, s, d,
-        *, stride_b=None, stride_h=None, stride_s=None, stride_d=None,
+        self, b, h, s, d, *,
+        stride_b=None, stride_h=None, stride_s=None, stride_d=None,
     ):
-        """Override v (uid 3), declared 2,8,256,128 with strides 262144,32768,128,1."""
-        override_slot(
-            self.values, 2,
-            (b, h, s, d,),
-            (stride_b, stride_h, stride_s, stride_d,),
-        )
+        """Override v (uid 3).
+
+        Declared 2,8,256,128 with strides 262144,32768,128,1.
+        """
+        override_slot(self.values, 2, (b, h, s, d,), (
+            stride_b, stride_h, stride_s, stride_d,
+        ))
 
     def set_o(
-        self, b, h, s, d,
-        *, stride_b=None, stride_h=None, stride_s=None, stride_d=None,
+        self, b, h, s, d, *,
+        stride_b=None, stride_h=None, stride_s=None, stride_d=None,
     ):
-        """Override o (uid 4), declared 2,8,256,128 with strides 262144,32768,128,1."""
-        override_slot(
-            self.values, 3,
-            (b, h, s, d,),
-            (stride_b, stride_h, stride_s, stride_d,),
-        )
+        """Override o (uid 4).
+
+        Declared 2,8,256,128 with strides 262144,32768,128,1.
+        """
+        override_slot(self.values, 3, (b, h, s, d,), (
+            stride_b, stride_h, stride_s, stride_d,
+        ))
 
     def set_stats(
-        self, b, h, s, d,
-        *, stride_b=None, stride_h=None, stride_s=None, stride_d=None,
+        self, b, h, s, d, *,
+        stride_b=None, stride_h=None, stride_s=None, stride_d=None,
     ):
-        """Override stats (uid 5), declared 2,8,256,1 with strides 2048,256,1,1."""
-        override_slot(
-            self.values, 4,
-            (b, h, s, d,),
-            (stride_b, stride_h, stride_s, stride_d,),
-        )
+        """Override stats (uid 5).
+
+        Declared 2,8,256,1 with strides 2048,256,1,1.
+        """
+        override_slot(self.values, 4, (b, h, s, d,), (
+            stride_b, stride_h, stride_s, stride_d,
+        ))
 
     def override(self, operand, dim, stride=None):
         """Override an operand, by name or uid; `stride` is None or a sequence, None for an axis."""
