@@ -194,10 +194,13 @@ def test_an_input_without_an_element_may_be_null(
 # What the plan asks of strides
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
 def test_a_stride_that_breaks_the_plans_alignment(
-    product: ModuleType, arrays: Make, standin: Standin, ov: Any
+    product: ModuleType, arrays: Make, standin: Standin, ov: Any, is_loaded: bool
 ) -> None:
     operands = arrays()
+    if is_loaded:
+        product.load_plan(product_plan())
     operands.call(product)
     for strides in ({"stride_m": 5}, {"stride_m": 6}, {"stride_k": 2}):
         ov.set_a(1, 6, 4, **strides)

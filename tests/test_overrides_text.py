@@ -101,6 +101,18 @@ def test_cython_lint_has_nothing_to_say(
     assert done.stdout + done.stderr == ""
 
 
+def test_setters_of_the_highest_rank_fit_their_lines(tmp_path: Path) -> None:
+    big = {"dim": [1] * 7 + [10**9], "stride": [10**9] * 7 + [1]}
+    raw = document([node("NEW", {"X": 1}, {"Y": 2})], [tensor(1, "x" * 12, **big), tensor(2)])
+    raw["context"]["is_override_shape_enabled"] = True
+    files = render(bind_document(raw), "module", "g.json")
+    check(files, tmp_path, "module")
+    for code in files.values():
+        assert [
+            line for line in code.splitlines() if len(line) > 100 and "Operand(" not in line
+        ] == []
+
+
 @pytest.mark.parametrize("is_unbounded", [False, True])
 def test_the_docstring_says_what_bounds_there_are(is_unbounded: bool) -> None:
     code = emit(is_unbounded=is_unbounded)["product.pyx"]
