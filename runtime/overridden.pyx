@@ -22,7 +22,7 @@ cdef int check_strides(
 ) except -1 nogil:
     """Refuse a stride that breaks an alignment the plan counts on, as the frontend does.
 
-    Of each operand the outermost axis with a stride other than 1 counts (node_interface.h,
+    Each axis counts that has more than one element and a stride other than 1 (node_interface.h,
     misaligned_stride_dimension). Asked once for each value.
     """
     cdef size_t index

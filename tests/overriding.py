@@ -45,6 +45,7 @@ def product_plan(
     launch: str = "plain",
     version: int = VERSION,
     growth: int = PRODUCT.growth,
+    frontend_workspace: int = 0,
 ) -> bytes:
     """Return a plan file of the graph."""
     tensors = [
@@ -69,8 +70,14 @@ def product_plan(
         version=version,
         launch=launch,
     )
-    aligned = {str(A): [ALIGNMENT, 8]}
-    return to_ubjson(plan_document(raw, cudnn_backend_data=text, aligned_operands=aligned))
+    return to_ubjson(
+        plan_document(
+            raw,
+            cudnn_backend_data=text,
+            aligned_operands={str(A): [ALIGNMENT, 8]},
+            fe_workspace_size=frontend_workspace,
+        )
+    )
 
 
 GRAPHS = {

@@ -71,6 +71,12 @@ def test_strides_of_a_symbol_that_keeps_the_declared_ones(ov: Any) -> None:
     )
 
 
+def test_a_symbol_keeps_other_dims_and_decides_strides_anew(ov: Any) -> None:
+    ov.set_b(1, 3, 8, stride_b=64, stride_k=16)
+    ov.set(N=5)
+    assert "b=((1, 3, 5), (20, 5, 1))" in repr(ov)
+
+
 def test_a_module_without_symbols_has_no_set(load: Load) -> None:
     bare = load("product_bare").Overrides
     assert not hasattr(bare, "set")

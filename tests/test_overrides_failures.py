@@ -74,6 +74,26 @@ def test_answers_are_bounded(product: ModuleType, standin: Standin, ov: Any) -> 
 
 
 @direct
+def test_each_device_is_asked(product: ModuleType, standin: Standin, ov: Any) -> None:
+    standin.set_device_count(2)
+    ov.set(M=5)
+    for device, asked in ((0, 1), (1, 2), (0, 2), (1, 2)):
+        with standin.context(device):
+            assert product.workspace_size(ov) == PRODUCT.workspace_of(with_m(5))
+        assert standin.calls(QUERY) == asked
+
+
+def test_the_frontends_share_comes_on_top(product: ModuleType, arrays: Make, ov: Any) -> None:
+    product.load_plan(product_plan(frontend_workspace=512))
+    operands = arrays()
+    for m in (5, 5, 5, 7):
+        ov.set(M=m)
+        assert product.workspace_size(ov) == 512 + PRODUCT.workspace_of(with_m(m))
+        operands.call(product, ov, with_m(m))
+        operands.call(product, ov, with_m(m), workspace_ptr=operands.workspace)
+
+
+@direct
 def test_nothing_is_asked_for_a_caller_who_brings_workspace(
     product: ModuleType, arrays: Make, standin: Standin, ov: Any
 ) -> None:

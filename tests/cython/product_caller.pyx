@@ -12,9 +12,9 @@ def execute(
     uintptr_t workspace_ptr=0, uintptr_t stream=0, object overrides=None, int times=1,
 ):
     cdef void* values = override_values(overrides)
-    cdef int i
+    cdef int _i
     with nogil:
-        for i in range(times):
+        for _i in range(times):
             enqueue(
                 <void*>a, <void*>b, <void*>c, <void*>d, alpha, values,
                 <void*>workspace_ptr, <void*>stream,
