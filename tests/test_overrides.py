@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -136,13 +138,27 @@ def test_hashes_differ(ov: Any, load: Load) -> None:
 
 def test_a_copy_is_its_own(ov: Any) -> None:
     ov.set(M=5)
-    copy = ov.copy()
-    assert copy == ov
-    assert type(copy) is type(ov)
-    copy.set(M=6)
+    other = ov.copy()
+    assert other == ov
+    assert type(other) is type(ov)
+    other.set(M=6)
     assert repr(ov).startswith("Overrides(a=((1, 5, 4)")
     ov.reset()
-    assert repr(copy).startswith("Overrides(a=((1, 6, 4)")
+    assert repr(other).startswith("Overrides(a=((1, 6, 4)")
+
+
+def test_only_copy_makes_another(product: ModuleType, ov: Any) -> None:
+    """Anything else would make one that overrides nothing, without a word."""
+    ov.set(M=5)
+    for make in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError):
+            make(ov)
+    with pytest.raises(TypeError):
+        type("Derived", (product.Overrides,), {})
+    with pytest.raises(TypeError):
+        product.Overrides(M=5)
+    with pytest.raises(AttributeError):
+        ov.M = 5
 
 
 def test_reset_forgets_all(product: ModuleType, ov: Any) -> None:
