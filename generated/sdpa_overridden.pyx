@@ -71,6 +71,9 @@ cdef class Overrides:
     def __cinit__(self):
         self.values = make_overrides(_graph)
 
+    def __init__(self):
+        """Override nothing; refuses arguments, which __cinit__ alone would ignore."""
+
     def __dealloc__(self):
         free_overrides(self.values)
 
