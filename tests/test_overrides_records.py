@@ -14,6 +14,8 @@ from standin import Standin
 from standin.overrides import Override
 from test_threads import at_once
 
+from cudnn_bindgen.runtime.errors import CudnnError
+
 Load = Callable[[str], ModuleType]
 Make = Callable[..., Any]
 
@@ -231,6 +233,21 @@ def test_what_cannot_be_recorded_goes_direct(
             operands.call(product, ov, with_m(m))
     assert counts(product) == (10, 0, 0)
     assert product.launch_stats()["refused"] == 1
+
+
+@both
+def test_values_that_cudnn_refuses_cost_the_others_no_record(
+    product: ModuleType, arrays: Make, ov: Any
+) -> None:
+    operands = arrays()
+    ov.set(M=1)
+    for _ in range(6):
+        with pytest.raises(CudnnError, match="crosses 1"):
+            product.execute(*operands.arguments, operands.workspace, overrides=ov)
+    ov.set(M=5)
+    for _ in range(6):
+        operands.call(product, ov, with_m(5))
+    assert product.launch_path() == "record"
 
 
 def test_threads_record_on_their_own_streams(
