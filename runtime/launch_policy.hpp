@@ -98,7 +98,12 @@ inline LaunchRecord* make_record(const GraphDriver& driver, RecordEntry& entry,
     std::unique_ptr<LaunchRecord> record;
     const Reason reason = record_launch(driver, call.work, record);
     if (!reason.empty()) {
-        entry.go_direct();
+        // What cuDNN refuses of one call's shapes says nothing of the others.
+        if (call.key.shape_bytes && reason == kLaunchFailed) {
+            entry.forget(call.key);
+        } else {
+            entry.go_direct();
+        }
         counts.refuse(reason);
         return nullptr;
     }

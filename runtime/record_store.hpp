@@ -85,13 +85,18 @@ class RecordEntry {
             ++evicted;
         }
         // Once evicted, it has to prove again that it comes more than once.
+        forget(key);
+        hashes_.push_back(key.hash());
+        variants_.push_back({key.bytes(), ++launches_, std::move(record)});
+        return evicted;
+    }
+
+    // Counts a recording, whether it gave a record or not, and begins anew with calls like this.
+    void forget(const CallKey& key) {
         for (Candidate& candidate : candidates_) {
             if (candidate.hash == key.hash()) candidate = {};
         }
-        hashes_.push_back(key.hash());
-        variants_.push_back({key.bytes(), ++launches_, std::move(record)});
         ++recorded_;
-        return evicted;
     }
 
     void go_direct() { direct_only_ = true; }

@@ -10,6 +10,9 @@
 
 namespace cudnn_bindgen {
 
+// The reason where what is recorded failed by itself.
+constexpr char kLaunchFailed[] = "the launch failed while it was captured";
+
 // Enqueues the work with these addresses on this stream; returns 0 if all of it was enqueued.
 using LaunchFunction = int (*)(void* what, void* const* addresses, void* stream);
 
@@ -59,7 +62,7 @@ class CapturedGraph {
         }
         const int launched = function(what, addresses.data(), stream);
         status = driver_.end_capture(stream, &graph_);
-        if (launched) return "the launch failed while it was captured";
+        if (launched) return kLaunchFailed;
         if (status) return failed("cuStreamEndCapture", status);
         return read_launch(driver_, graph_, sample.launch);
     }
