@@ -120,36 +120,36 @@ def bind_overrides(
 def _parse(text: str, shapes: Sequence[Shape]) -> Symbol:
     match = _SYMBOL.fullmatch(text)
     if match is None:
-        raise _error(text, "NAME=OPERAND.AXIS,... such as B=q.0,k.0", "this")
+        raise _wrong(text, "NAME=OPERAND.AXIS,... such as B=q.0,k.0", "this")
     name, mode = match["name"], match["mode"] or "packed"
     if not name.isidentifier() or name in _TAKEN or name.startswith("_"):
-        raise _error(text, "a name that can be an argument", name)
+        raise _wrong(text, "a name that can be an argument", name)
     if mode not in ("packed", "declared"):
-        raise _error(text, "packed or declared after the colon", mode)
+        raise _wrong(text, "packed or declared after the colon", mode)
     uses = tuple(_parse_use(text, use.strip(), shapes) for use in match["uses"].split(","))
     places = [(use.slot, use.axis) for use in uses]
     if len(set(places)) < len(places):
-        raise _error(text, "each axis once", "one twice")
+        raise _wrong(text, "each axis once", "one twice")
     return Symbol(name, mode == "packed", uses)
 
 
 def _parse_use(text: str, use: str, shapes: Sequence[Shape]) -> SymbolUse:
     match = _USE.fullmatch(use)
     if match is None or "-" in match["steps"]:
-        raise _error(text, "OPERAND.AXIS with steps +N, *N, /N or %N", use or "nothing")
+        raise _wrong(text, "OPERAND.AXIS with steps +N, *N, /N or %N", use or "nothing")
     slots = {shape.name: slot for slot, shape in enumerate(shapes)}
     if match["operand"] not in slots:
-        raise _error(text, f"an operand among {', '.join(slots)}", match["operand"])
+        raise _wrong(text, f"an operand among {', '.join(slots)}", match["operand"])
     slot = slots[match["operand"]]
     shape, axis = shapes[slot], match["axis"]
     numbers = {str(number): number for number in range(len(shape.axes))}
     number = {**dict(zip(shape.axes, numbers.values(), strict=True)), **numbers}.get(axis)
     if number is None:
         known = ", ".join(f"{i} ({name})" for i, name in enumerate(shape.axes))
-        raise _error(text, f"an axis of {shape.name} among {known}", axis)
+        raise _wrong(text, f"an axis of {shape.name} among {known}", axis)
     steps = tuple((operator, int(n)) for operator, n in _STEP.findall(match["steps"]))
     if any(operator in "*/%" and n == 0 for operator, n in steps):
-        raise _error(text, "a positive number after *, / and %", use)
+        raise _wrong(text, "a positive number after *, / and %", use)
     return SymbolUse(slot, number, steps)
 
 
@@ -223,5 +223,5 @@ def stride_order(dim: Sequence[int], stride: Sequence[int]) -> list[tuple[int, b
     return order
 
 
-def _error(text: str, expected: str, got: str) -> EmitError:
+def _wrong(text: str, expected: str, got: str) -> EmitError:
     return EmitError(f'--symbol "{shorten(text, 60)}": expected {expected}, got {shorten(got)}')
