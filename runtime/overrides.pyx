@@ -63,8 +63,10 @@ cdef int register_overrides(
     self.override_shapes = <void*>shapes
     self.override_names = <void*>names
     self.overrides = table
-    self.record_capacity.store(
-        _capacity(os.environ.get(RECORDS_ENVIRONMENT) or DEFAULT_RECORDS, RECORDS_ENVIRONMENT))
+    records = os.environ.get(RECORDS_ENVIRONMENT) or DEFAULT_RECORDS
+    if isinstance(records, str) and records.isdecimal():
+        records = int(records)
+    self.record_capacity.store(_capacity(records, RECORDS_ENVIRONMENT))
     return 0
 
 
@@ -93,8 +95,8 @@ cdef int set_record_capacity(void* graph, object records) except -1:
 
 cdef int _capacity(object records, str where) except -1:
     try:
-        number = int(records) if isinstance(records, str) else operator.index(records)
-    except (TypeError, ValueError):
+        number = operator.index(records)
+    except TypeError:
         number = 0
     if not 1 <= number <= MAX_RECORDS:
         raise ValueError(f"{where}: expected 1 to {MAX_RECORDS}, got {records!r}")
