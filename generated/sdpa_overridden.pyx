@@ -147,8 +147,8 @@ cdef class Overrides:
     ):
         """Set every dim that follows a symbol, and the strides of those operands.
 
-        B: q.b, k.b, v.b, o.b, stats.b.
-        S_q: q.s, o.s, stats.s.
+        B: q.b, k.b, v.b, o.b, stats.b; strides as declared.
+        S_q: q.s, o.s, stats.s; strides as declared.
         S_kv: k.s, v.s; strides as declared.
         """
         override_symbols(self.values, (
@@ -1185,8 +1185,8 @@ register_overrides(
     ),
     # Name; whether strides follow; slot, axis and steps of each dim.
     symbols=(
-        ("B", True, (0, 0, ()), (1, 0, ()), (2, 0, ()), (3, 0, ()), (4, 0, ())),
-        ("S_q", True, (0, 2, ()), (3, 2, ()), (4, 2, ())),
+        ("B", False, (0, 0, ()), (1, 0, ()), (2, 0, ()), (3, 0, ()), (4, 0, ())),
+        ("S_q", False, (0, 2, ()), (3, 2, ()), (4, 2, ())),
         ("S_kv", False, (1, 2, ()), (2, 2, ())),
     ),
     is_unbounded=False,

@@ -23,11 +23,11 @@ MODULES = {
     "sdpa_varlen": f"{_PLANS}/sdpa_thd.plan",
 }
 
-# Module → its symbols.
+# Module → its symbols. This attention keeps to its declared strides (docs/overrides.md).
 SYMBOLS = {
     "sdpa_overridden": (
-        "B=q.b,k.b,v.b,o.b,stats.b",
-        "S_q=q.s,o.s,stats.s",
+        "B:declared=q.b,k.b,v.b,o.b,stats.b",
+        "S_q:declared=q.s,o.s,stats.s",
         "S_kv:declared=k.s,v.s",
     ),
 }
