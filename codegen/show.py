@@ -32,7 +32,9 @@ def as_document(graph: Graph, binding: Binding) -> dict[str, Any]:
         "dialect": binding.dialect,
         "is_override_shape_enabled": binding.is_override_shape_enabled,
         "warnings": [str(warning) for warning in graph.warnings],
-        "arguments": [_argument(argument) for argument in binding.arguments],
+        "arguments": [
+            _argument(argument) | _axes(binding, argument) for argument in binding.arguments
+        ],
         "nodes": [
             {
                 "tag": node.tag,
@@ -65,6 +67,13 @@ def as_document(graph: Graph, binding: Binding) -> dict[str, Any]:
             ],
         },
     }
+
+
+def _axes(binding: Binding, argument: Argument) -> dict[str, Any]:
+    """Return the names that symbols call an operand's axes by, where calls may override them."""
+    if binding.overrides is None:
+        return {}
+    return {"axes": None if argument.is_scalar else binding.overrides.shapes[argument.slot].axes}
 
 
 def _argument(argument: Argument) -> dict[str, Any]:

@@ -293,3 +293,12 @@ WORDS = """
 def test_a_word_that_cython_or_the_module_needs_names_no_symbol(word: str) -> None:
     with pytest.raises(EmitError, match=f"expected a name that can be an argument, got {word}$"):
         parts(f"{word}=a.m")
+
+
+def test_show_names_the_axes_that_symbols_may_use() -> None:
+    plan = DATA / "plans/cudnn-9.27-sm90/sdpa_override.plan"
+    shown = CliRunner().invoke(main, ["show", str(plan), "--json"])
+    axes = {item["argument"]: item["axes"] for item in json.loads(shown.stdout)["arguments"]}
+    assert axes["q_ptr"] == axes["stats_ptr"] == ["b", "h", "s", "d"]
+    plain = CliRunner().invoke(main, ["show", str(DATA / "structure-v2/paged.json"), "--json"])
+    assert "axes" not in json.loads(plain.stdout)["arguments"][0]
