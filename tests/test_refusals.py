@@ -17,6 +17,8 @@ from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.read import read_graph
 
 CODEGEN = TESTS.parent / "codegen"
+# What runs: the same files, or a copy of them where the package is installed for good.
+INSTALLED = Path(source.__file__).resolve().parent
 Place = tuple[str, int]
 
 
@@ -64,8 +66,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> set[Place]:
         frame = sys._getframe(1)
         while frame.f_back is not None:
             path = Path(frame.f_code.co_filename).resolve()
-            if path.is_relative_to(CODEGEN):
-                places.add((str(path.relative_to(CODEGEN)), frame.f_lineno))
+            if path.is_relative_to(INSTALLED):
+                places.add((str(path.relative_to(INSTALLED)), frame.f_lineno))
             frame = frame.f_back
         original(self, *arguments, **fields)
 
