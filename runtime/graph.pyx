@@ -82,15 +82,7 @@ cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) 
     PlanNotLoadedError, PlanMismatchError, WorkspaceError, LibraryNotFoundError, CudnnError,
     DriverError.
     """
-    cdef Graph* self = <Graph*>graph
-    cdef int slot
-    for slot in range(self.operands):
-        if slots[slot] == NULL:
-            if not self.may_be_null[slot]:
-                return _refuse(self, slot, slots[slot])
-        elif <uintptr_t>slots[slot] & self.mask[slot]:
-            return _refuse(self, slot, slots[slot])
-    return _enter(self, slots, NULL, workspace, stream)
+    return _enter(<Graph*>graph, slots, NULL, workspace, stream)
 
 
 cdef int execute_overridden(
@@ -99,31 +91,17 @@ cdef int execute_overridden(
     """`execute_plan` with `overrides` of make_overrides, which may be NULL; raises the same."""
     cdef Graph* self = <Graph*>graph
     cdef OverrideValues* values = <OverrideValues*>overrides
-    cdef int slot
     if values == NULL or values.uids.empty():
         return 0 if self.overrides.computes_nothing else execute_plan(
             graph, slots, workspace, stream)
     if values.computes_nothing():
         return 0
-    for slot in range(self.operands):
-        if slots[slot] == NULL:
-            if not values.is_empty_at(slot):
-                return _refuse(self, slot, slots[slot])
-        elif <uintptr_t>slots[slot] & self.mask[slot]:
-            return _refuse(self, slot, slots[slot])
     return _enter(self, slots, values, workspace, stream)
 
 
 cdef int64_t graph_workspace_size(void* graph) except -1:
     """Bytes of workspace on the current device; creates the plan there."""
-    cdef Graph* self = <Graph*>graph
-    cdef int side
-    with nogil:
-        side = enter_call(&self.calls)
-        try:
-            return _workspace_size(self, NULL)
-        finally:
-            leave_call(&self.calls, side)
+    return overridden_workspace_size(graph, NULL)
 
 
 cdef int64_t overridden_workspace_size(void* graph, void* overrides) except -1:
@@ -220,6 +198,13 @@ cdef list graph_launch_nodes(void* graph):
 cdef int _enter(
     Graph* self, void** slots, OverrideValues* overrides, void* workspace, CUstream stream
 ) except -1 nogil:
+    cdef int slot
+    for slot in range(self.operands):
+        if slots[slot] == NULL:
+            if not _may_be_null(self, slot, overrides):
+                return _refuse(self, slot, slots[slot])
+        elif <uintptr_t>slots[slot] & self.mask[slot]:
+            return _refuse(self, slot, slots[slot])
     if <uintptr_t>workspace & (WORKSPACE_ALIGNMENT - 1):
         return _refuse(self, -1, workspace)
     cdef int side = enter_call(&self.calls)
@@ -227,6 +212,12 @@ cdef int _enter(
         return _execute(self, slots, overrides, workspace, stream)
     finally:
         leave_call(&self.calls, side)
+
+
+cdef inline bint _may_be_null(Graph* self, int slot, OverrideValues* overrides) noexcept nogil:
+    if overrides != NULL:
+        return overrides.is_empty_at(slot)
+    return self.may_be_null[slot]
 
 
 cdef int _execute(
