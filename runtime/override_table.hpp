@@ -30,6 +30,25 @@ struct DeclaredShape {
                follows.end() && at != order.end() && at + 1 != order.end();
     }
 
+    // Decides the strides that follow from the dims inside of them, but those `given`; the others
+    // stand in `to` already. Of an axis that `keeps` names the declared dim counts further out.
+    // Returns -1, or the axis from which on no int64 holds them.
+    int follow_dims(const int64_t* from, int64_t* to, const char* given, const char* keeps) const {
+        int64_t running = 0;
+        for (size_t index = 0; index < order.size(); ++index) {
+            const int axis = order[index];
+            const bool is_given = given && given[axis];
+            const bool is_next = follows[index] && running;
+            if (!is_given && is_next) to[axis] = running;
+            const int64_t size = keeps && keeps[axis] ? dim[axis] : from[axis];
+            if ((is_next || is_given || size > 1 || !running) &&
+                __builtin_mul_overflow(to[axis], std::max<int64_t>(size, 1), &running)) {
+                return axis;
+            }
+        }
+        return -1;
+    }
+
     void find_order() {  // as stride_order() of codegen/overrides.py
         most = static_cast<int64_t>(
             std::min<__int128>(INT64_MAX, static_cast<__int128>(INT64_MAX) * 8 / bits));

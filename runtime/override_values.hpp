@@ -173,16 +173,7 @@ class OverrideValues {
         const int64_t* const dim = dims[places_[slot]].data();
         int64_t* const stride = strides[places_[slot]].data();
         std::memcpy(stride, shape.stride.data(), shape.stride.size() * sizeof(int64_t));
-        int64_t running = 0;
-        for (size_t index = 0; index < shape.order.size(); ++index) {
-            const int axis = shape.order[index];
-            const bool follows = shape.follows[index] && running;
-            if (follows) stride[axis] = running;
-            const int64_t size = shape.keeps[axis] ? shape.dim[axis] : dim[axis];
-            if (follows || size > 1 || !running) {
-                running = stride[axis] * std::max<int64_t>(size, 1);
-            }
-        }
+        shape.follow_dims(dim, stride, nullptr, shape.keeps.data());
     }
 
     // Checks the next dims of a slot and decides its next strides. Of an axis that `keeps` names
@@ -192,7 +183,7 @@ class OverrideValues {
         const int rank = static_cast<int>(shape.dim.size());
         const int64_t* const dim = next_[slot].dim.data();
         int64_t* const strides = next_[slot].stride.data();
-        int64_t elements = 1, span = 0, running = 0;
+        int64_t elements = 1, span = 0;
         for (int axis = 0; axis < rank; ++axis) {
             const int64_t size = dim[axis];
             if (size < 0) return {Refused::kNegativeDim, slot, axis, size};
@@ -209,16 +200,10 @@ class OverrideValues {
                 return {Refused::kNegativeStride, slot, axis, strides[axis]};
             }
         }
-        for (size_t index = 0; index < shape.order.size(); ++index) {
-            const int axis = shape.order[index];
-            const bool is_given = given && given[axis];
-            const bool follows = shape.follows[index] && running;
-            if (!is_given && follows) strides[axis] = running;
-            const int64_t size = keeps && keeps[axis] ? shape.dim[axis] : dim[axis];
-            if ((follows || is_given || size > 1 || !running) &&
-                __builtin_mul_overflow(strides[axis], std::max<int64_t>(size, 1), &running)) {
-                return {Refused::kTooLarge, slot, axis, size};
-            }
+        const int beyond = shape.follow_dims(dim, strides, given, keeps);
+        if (beyond >= 0) {
+            const int64_t size = keeps && keeps[beyond] ? shape.dim[beyond] : dim[beyond];
+            return {Refused::kTooLarge, slot, beyond, size};
         }
         for (int axis = 0; axis < rank; ++axis) {
             if (dim[axis] <= 1) continue;
