@@ -240,7 +240,7 @@ def _callers_uids(graph: Graph) -> set[int]:
     plan = graph.plan
     if plan is None:
         return uids
-    uids &= {*plan.variant_pack_uids, *(replacement.source for replacement in plan.replacements)}
+    uids &= plan.bound_uids
     uids -= {part.uid for part in plan.workspace_parts}
     uids -= {replacement.target for replacement in plan.replacements}
     # A constant with a value in the graph is that scalar's default, and stays the caller's.

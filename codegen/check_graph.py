@@ -71,7 +71,7 @@ def check_plan(plan: PlanInfo, nodes: Sequence[Node], tensors: Mapping[int, Plac
                 path=f"$.pass_by_values.{uid}",
                 hint=OTHER_GRAPH,
             )
-    bound = {*plan.variant_pack_uids, *(replacement.source for replacement in plan.replacements)}
+    bound = plan.bound_uids
     for index, node in enumerate(nodes):
         for port, uid in node.outputs:
             if not tensors[uid].tensor.is_virtual and uid not in bound:
@@ -249,7 +249,7 @@ def _unknown_ports(node: Node, path: str) -> Iterator[GraphFormatError]:
 
 
 def _unbound(plan: PlanInfo, tensors: Mapping[int, Placed]) -> Iterator[GraphFormatError]:
-    bound = {*plan.variant_pack_uids, *(replacement.source for replacement in plan.replacements)}
+    bound = plan.bound_uids
     for uid, item in tensors.items():
         tensor = item.tensor
         if not tensor.is_virtual and not tensor.is_pass_by_value and uid not in bound:

@@ -165,6 +165,11 @@ class PlanInfo:
     frontend_workspace_size: int
     behavior_notes: tuple[str, ...]
 
+    @property
+    def bound_uids(self) -> set[int]:
+        """What someone gives an address for: in the pack itself, or as a replacement's source."""
+        return {*self.variant_pack_uids, *(item.source for item in self.replacements)}
+
 
 @dataclass(frozen=True, slots=True)
 class Graph:
