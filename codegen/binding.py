@@ -13,6 +13,7 @@ from cudnn_bindgen.codegen import naming, ports
 from cudnn_bindgen.codegen.axes import name_axes
 from cudnn_bindgen.codegen.fingerprint import fingerprint
 from cudnn_bindgen.codegen.graph import Graph, PlanInfo, Scalar, Tensor
+from cudnn_bindgen.codegen.layouts import Layout, find_layouts, find_shared
 from cudnn_bindgen.codegen.overrides import OverrideOptions, OverrideParts, Shape, bind_overrides
 
 
@@ -22,7 +23,8 @@ class Argument:
 
     `name` is the bare name (``q``), `argument` the parameter's (``q_ptr``; a scalar has no suffix),
     `original` the name in the file. `alignment` is what the caller's address must be a multiple
-    of, in bytes. `default` is set on optional scalars only. `port` is where it comes from.
+    of, in bytes. `default` is set on optional scalars only. `port` is where it comes from; `layout`
+    what of its memory layout a tensor must have.
     """
 
     slot: int
@@ -36,6 +38,7 @@ class Argument:
     dim: tuple[int, ...]
     stride: tuple[int, ...]
     alignment: int
+    layout: Layout
     default: Scalar | None = None
 
     @property
@@ -79,6 +82,7 @@ class Binding:
     dialect: str
     nodes: tuple[str, ...]
     arguments: tuple[Argument, ...]
+    shared: tuple[tuple[int, int], ...]  # slots of an output and an operand that it may replace
     overrides: OverrideParts | None
     plan: PlanParts | None
 
@@ -121,6 +125,7 @@ def bind(graph: Graph, options: OverrideOptions | None = None) -> Binding:
         dialect=graph.dialect,
         nodes=tuple(node.tag for node in graph.nodes),
         arguments=arguments,
+        shared=find_shared(graph, {a.uid: a.slot for a in arguments if not a.is_scalar}),
         overrides=bind_overrides(
             shapes, graph.is_override_shape_enabled, options or OverrideOptions()
         ),
@@ -182,14 +187,21 @@ def _arguments(graph: Graph) -> tuple[Argument, ...]:
         [structural[use.uid] for _, use in bound], [tensors[use.uid].name for _, use in bound]
     )
     aligned = dict(graph.plan.aligned_operands) if graph.plan else {}
+    layouts = find_layouts(graph)
     return tuple(
-        _argument(slot, name, group, use, tensors[use.uid], aligned)
+        _argument(slot, name, group, use, tensors[use.uid], aligned, layouts[use.uid])
         for slot, ((group, use), name) in enumerate(zip(bound, names, strict=True))
     )
 
 
 def _argument(
-    slot: int, name: str, group: int, use: _Use, tensor: Tensor, aligned: dict[int, int]
+    slot: int,
+    name: str,
+    group: int,
+    use: _Use,
+    tensor: Tensor,
+    aligned: dict[int, int],
+    layout: Layout,
 ) -> Argument:
     is_scalar = tensor.is_pass_by_value
     return Argument(
@@ -204,6 +216,7 @@ def _argument(
         dim=tensor.dim,
         stride=tensor.stride,
         alignment=_alignment(use, tensor, aligned),
+        layout=layout,
         default=tensor.value if is_scalar else None,
     )
 

@@ -89,6 +89,10 @@ def _fields(binding: Binding, source: str) -> dict[str, Any]:
     return {
         "abi": RUNTIME_ABI,
         "arguments": [_argument(argument) for argument in binding.arguments],
+        "operands": [_argument(argument) for argument in binding.operands],
+        "scalars": [_argument(argument) for argument in binding.scalars],
+        "layouts": [literal(_layout(argument)) for argument in binding.operands],
+        "shared": wrap_literal(binding.shared, len("    shared=")),
         "conversions": sorted({"address", *(c_type.conversion for c_type in c_types)}),
         "fingerprint": binding.fingerprint,
         "graph": _graph(binding, source),
@@ -96,6 +100,7 @@ def _fields(binding: Binding, source: str) -> dict[str, Any]:
         "is_empty": binding.is_empty and binding.overrides is None,
         "overrides": _overrides(binding, binding.overrides) if binding.overrides else None,
         "plan": _plan(binding.plan, binding.overrides is not None) if binding.plan else None,
+        "run_doc": ["Returns the outputs: one, or a tuple of them."],
         "source": shorten(source, 60),
         "stdint": sorted({c.c_type for c in c_types if c.c_type.endswith("_t")}),
         "table": [_docstring_row(row) for row in operand_table(binding)],
@@ -168,6 +173,7 @@ def _argument(argument: Argument) -> dict[str, Any]:
         # A scalar's parameter has its name already, and `x_ptr` is also the parameter of an operand
         # `x`. No other name begins with an underscore.
         "local": f"_{argument.name}" if is_taken else argument.name,
+        "left_out": "=None" if argument.role == "output" else "",
         "name": argument.name,
         "python_type": c_type.python_type,
         "slot": argument.slot,
@@ -176,6 +182,10 @@ def _argument(argument: Argument) -> dict[str, Any]:
         "summary": f"{argument.role}, {argument.data_type}",
         "uid": argument.uid,
     }
+
+
+def _layout(argument: Argument) -> Value:
+    return argument.name, argument.layout.kind, argument.layout.free_axis
 
 
 def _graph(binding: Binding, source: str) -> dict[str, str]:

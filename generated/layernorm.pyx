@@ -16,6 +16,7 @@ slot  uid  argument          name              role    data type  dim           
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
+from cpython.object cimport PyObject
 from cudnn_bindgen.runtime.arguments cimport (
     address, float32,
 )
@@ -23,6 +24,7 @@ from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
     graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
 )
+from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
 
@@ -111,6 +113,41 @@ def execute(
         workspace,
         queue,
     )
+
+
+def run(
+    x,
+    scale,
+    bias,
+    y=None,
+    mean=None,
+    inv_variance=None,
+    *,
+    eps,
+    workspace=None,
+    stream=None,
+    check=True,
+):
+    """Enqueue the graph on tensors, each of them checked first.
+
+    Returns the outputs: one, or a tuple of them.
+    """
+    cdef float _eps = float32(eps, "eps")
+    cdef PyObject* given[6]
+    cdef void* slots[7]
+    given[0] = <PyObject*>x
+    given[1] = <PyObject*>scale
+    given[2] = <PyObject*>bias
+    given[3] = <PyObject*>y
+    given[4] = <PyObject*>mean
+    given[5] = <PyObject*>inv_variance
+    slots[6] = &_eps  # uid 4
+    return run_tensors(_graph, given, slots, workspace, stream, check, NULL)
+
+
+def set_checks(enabled):
+    """Turn the checks of `run` on or off, for all calls of this module."""
+    set_tensor_checks(_graph, enabled)
 
 
 def execute_uids(arguments, workspace_ptr=0, stream=0):
@@ -844,3 +881,17 @@ _PLAN = PlanParts(
     ),
 )
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLAN)
+register_tensors(
+    _graph,
+    # Parameter of `run`, what is fixed about its layout, the axis that is not.
+    layouts=(
+        ("x", "plain", -1),
+        ("scale", "plain", -1),
+        ("bias", "plain", -1),
+        ("y", "plain", -1),
+        ("mean", "plain", -1),
+        ("inv_variance", "plain", -1),
+    ),
+    # Slots of an output and of an operand that it may replace in its memory.
+    shared=(),
+)

@@ -18,6 +18,7 @@ slot  uid  argument          name                role    data type  dim         
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
+from cpython.object cimport PyObject
 from cudnn_bindgen.runtime.arguments cimport (
     address,
 )
@@ -25,6 +26,7 @@ from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
     graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
 )
+from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
 
@@ -124,6 +126,44 @@ def execute(
     )
 
 
+def run(
+    q,
+    container_k,
+    container_v,
+    seq_q,
+    seq_kv,
+    page_table_k,
+    page_table_v,
+    ragged,
+    o=None,
+    *,
+    workspace=None,
+    stream=None,
+    check=True,
+):
+    """Enqueue the graph on tensors, each of them checked first.
+
+    Returns the outputs: one, or a tuple of them.
+    """
+    cdef PyObject* given[9]
+    cdef void* slots[9]
+    given[0] = <PyObject*>q
+    given[1] = <PyObject*>container_k
+    given[2] = <PyObject*>container_v
+    given[3] = <PyObject*>seq_q
+    given[4] = <PyObject*>seq_kv
+    given[5] = <PyObject*>page_table_k
+    given[6] = <PyObject*>page_table_v
+    given[7] = <PyObject*>ragged
+    given[8] = <PyObject*>o
+    return run_tensors(_graph, given, slots, workspace, stream, check, NULL)
+
+
+def set_checks(enabled):
+    """Turn the checks of `run` on or off, for all calls of this module."""
+    set_tensor_checks(_graph, enabled)
+
+
 def execute_uids(arguments, workspace_ptr=0, stream=0):
     """`execute` with a dict from uid to address, or to value for a scalar."""
     execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
@@ -173,3 +213,20 @@ def __getattr__(name):
 
 
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, None)
+register_tensors(
+    _graph,
+    # Parameter of `run`, what is fixed about its layout, the axis that is not.
+    layouts=(
+        ("q", "ragged", 2),
+        ("container_k", "paged", 0),
+        ("container_v", "paged", 0),
+        ("seq_q", "plain", -1),
+        ("seq_kv", "plain", -1),
+        ("page_table_k", "plain", -1),
+        ("page_table_v", "plain", -1),
+        ("ragged", "plain", -1),
+        ("o", "ragged", 2),
+    ),
+    # Slots of an output and of an operand that it may replace in its memory.
+    shared=(),
+)

@@ -12,6 +12,7 @@ slot  uid  argument   name          role    data type  dim      stride
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
+from cpython.object cimport PyObject
 from cudnn_bindgen.runtime.arguments cimport (
     address, float32,
 )
@@ -19,6 +20,7 @@ from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
     graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
 )
+from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
 
@@ -83,6 +85,33 @@ def execute(
         workspace,
         queue,
     )
+
+
+def run(
+    in_0,
+    out_0=None,
+    *,
+    alpha,
+    workspace=None,
+    stream=None,
+    check=True,
+):
+    """Enqueue the graph on tensors, each of them checked first.
+
+    Returns the outputs: one, or a tuple of them.
+    """
+    cdef float _alpha = float32(alpha, "alpha")
+    cdef PyObject* given[2]
+    cdef void* slots[3]
+    given[0] = <PyObject*>in_0
+    given[1] = <PyObject*>out_0
+    slots[2] = &_alpha  # uid 2
+    return run_tensors(_graph, given, slots, workspace, stream, check, NULL)
+
+
+def set_checks(enabled):
+    """Turn the checks of `run` on or off, for all calls of this module."""
+    set_tensor_checks(_graph, enabled)
 
 
 def execute_uids(arguments, workspace_ptr=0, stream=0):
@@ -905,3 +934,13 @@ _PLAN = PlanParts(
     ),
 )
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLAN)
+register_tensors(
+    _graph,
+    # Parameter of `run`, what is fixed about its layout, the axis that is not.
+    layouts=(
+        ("in_0", "plain", -1),
+        ("out_0", "plain", -1),
+    ),
+    # Slots of an output and of an operand that it may replace in its memory.
+    shared=((1, 0),),
+)

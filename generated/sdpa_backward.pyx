@@ -18,6 +18,7 @@ slot  uid  argument  name     role    data type  dim         stride
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
+from cpython.object cimport PyObject
 from cudnn_bindgen.runtime.arguments cimport (
     address,
 )
@@ -25,6 +26,7 @@ from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
     graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
 )
+from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
 
@@ -124,6 +126,44 @@ def execute(
     )
 
 
+def run(
+    q,
+    k,
+    v,
+    o,
+    do,
+    lse,
+    dq=None,
+    dk=None,
+    dv=None,
+    *,
+    workspace=None,
+    stream=None,
+    check=True,
+):
+    """Enqueue the graph on tensors, each of them checked first.
+
+    Returns the outputs: one, or a tuple of them.
+    """
+    cdef PyObject* given[9]
+    cdef void* slots[9]
+    given[0] = <PyObject*>q
+    given[1] = <PyObject*>k
+    given[2] = <PyObject*>v
+    given[3] = <PyObject*>o
+    given[4] = <PyObject*>do
+    given[5] = <PyObject*>lse
+    given[6] = <PyObject*>dq
+    given[7] = <PyObject*>dk
+    given[8] = <PyObject*>dv
+    return run_tensors(_graph, given, slots, workspace, stream, check, NULL)
+
+
+def set_checks(enabled):
+    """Turn the checks of `run` on or off, for all calls of this module."""
+    set_tensor_checks(_graph, enabled)
+
+
 def execute_uids(arguments, workspace_ptr=0, stream=0):
     """`execute` with a dict from uid to address, or to value for a scalar."""
     execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
@@ -173,3 +213,20 @@ def __getattr__(name):
 
 
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, None)
+register_tensors(
+    _graph,
+    # Parameter of `run`, what is fixed about its layout, the axis that is not.
+    layouts=(
+        ("q", "plain", -1),
+        ("k", "plain", -1),
+        ("v", "plain", -1),
+        ("o", "plain", -1),
+        ("do", "plain", -1),
+        ("lse", "plain", -1),
+        ("dq", "plain", -1),
+        ("dk", "plain", -1),
+        ("dv", "plain", -1),
+    ),
+    # Slots of an output and of an operand that it may replace in its memory.
+    shared=(),
+)

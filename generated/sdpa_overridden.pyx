@@ -16,6 +16,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 cimport cython
 
+from cpython.object cimport PyObject
 from cudnn_bindgen.runtime.arguments cimport (
     address,
 )
@@ -29,6 +30,7 @@ from cudnn_bindgen.runtime.overrides cimport (
     override_operand, override_slot, override_symbols, register_overrides, reset_overrides,
     set_record_capacity, show_overrides,
 )
+from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
 
@@ -236,6 +238,38 @@ def execute(
         workspace,
         queue,
     )
+
+
+def run(
+    q,
+    k,
+    v,
+    o=None,
+    stats=None,
+    *,
+    workspace=None,
+    stream=None,
+    check=True,
+    overrides=None,
+):
+    """Enqueue the graph on tensors, each of them checked first.
+
+    Returns the outputs: one, or a tuple of them.
+    """
+    cdef PyObject* given[5]
+    cdef void* slots[5]
+    given[0] = <PyObject*>q
+    given[1] = <PyObject*>k
+    given[2] = <PyObject*>v
+    given[3] = <PyObject*>o
+    given[4] = <PyObject*>stats
+    return run_tensors(
+        _graph, given, slots, workspace, stream, check, override_values(overrides))
+
+
+def set_checks(enabled):
+    """Turn the checks of `run` on or off, for all calls of this module."""
+    set_tensor_checks(_graph, enabled)
 
 
 def execute_uids(arguments, workspace_ptr=0, stream=0, overrides=None):
@@ -1173,6 +1207,19 @@ _PLAN = PlanParts(
     alignments=((1, 16), (2, 16), (3, 16), (4, 16)),
 )
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLAN)
+register_tensors(
+    _graph,
+    # Parameter of `run`, what is fixed about its layout, the axis that is not.
+    layouts=(
+        ("q", "plain", -1),
+        ("k", "plain", -1),
+        ("v", "plain", -1),
+        ("o", "plain", -1),
+        ("stats", "plain", -1),
+    ),
+    # Slots of an output and of an operand that it may replace in its memory.
+    shared=(),
+)
 register_overrides(
     _graph,
     # Name, axes and bits of an element of each operand.

@@ -21,6 +21,7 @@ slot  uid  argument                 name         role    data type  dim         
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
+from cpython.object cimport PyObject
 from cudnn_bindgen.runtime.arguments cimport (
     address,
 )
@@ -28,6 +29,7 @@ from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
     graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
 )
+from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
 
@@ -146,6 +148,50 @@ def execute(
         workspace,
         queue,
     )
+
+
+def run(
+    q,
+    k,
+    v,
+    seq_len_q,
+    seq_len_kv,
+    q_ragged_offset,
+    k_ragged_offset,
+    v_ragged_offset,
+    o_ragged_offset,
+    stats_ragged_offset,
+    o=None,
+    stats=None,
+    *,
+    workspace=None,
+    stream=None,
+    check=True,
+):
+    """Enqueue the graph on tensors, each of them checked first.
+
+    Returns the outputs: one, or a tuple of them.
+    """
+    cdef PyObject* given[12]
+    cdef void* slots[12]
+    given[0] = <PyObject*>q
+    given[1] = <PyObject*>k
+    given[2] = <PyObject*>v
+    given[3] = <PyObject*>seq_len_q
+    given[4] = <PyObject*>seq_len_kv
+    given[5] = <PyObject*>q_ragged_offset
+    given[6] = <PyObject*>k_ragged_offset
+    given[7] = <PyObject*>v_ragged_offset
+    given[8] = <PyObject*>o_ragged_offset
+    given[9] = <PyObject*>stats_ragged_offset
+    given[10] = <PyObject*>o
+    given[11] = <PyObject*>stats
+    return run_tensors(_graph, given, slots, workspace, stream, check, NULL)
+
+
+def set_checks(enabled):
+    """Turn the checks of `run` on or off, for all calls of this module."""
+    set_tensor_checks(_graph, enabled)
 
 
 def execute_uids(arguments, workspace_ptr=0, stream=0):
@@ -1438,3 +1484,23 @@ _PLAN = PlanParts(
     ),
 )
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLAN)
+register_tensors(
+    _graph,
+    # Parameter of `run`, what is fixed about its layout, the axis that is not.
+    layouts=(
+        ("q", "ragged", 2),
+        ("k", "ragged", 3),
+        ("v", "ragged", 2),
+        ("seq_len_q", "plain", -1),
+        ("seq_len_kv", "plain", -1),
+        ("q_ragged_offset", "plain", -1),
+        ("k_ragged_offset", "plain", -1),
+        ("v_ragged_offset", "plain", -1),
+        ("o_ragged_offset", "plain", -1),
+        ("stats_ragged_offset", "plain", -1),
+        ("o", "ragged", 2),
+        ("stats", "ragged", 2),
+    ),
+    # Slots of an output and of an operand that it may replace in its memory.
+    shared=(),
+)

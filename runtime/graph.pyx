@@ -82,7 +82,7 @@ cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) 
     PlanNotLoadedError, PlanMismatchError, WorkspaceError, LibraryNotFoundError, CudnnError,
     DriverError.
     """
-    return _enter(<Graph*>graph, slots, NULL, workspace, stream)
+    return _enter(<Graph*>graph, slots, NULL, workspace, -1, stream)
 
 
 cdef int execute_overridden(
@@ -96,7 +96,19 @@ cdef int execute_overridden(
             graph, slots, workspace, stream)
     if values.computes_nothing():
         return 0
-    return _enter(self, slots, values, workspace, stream)
+    return _enter(self, slots, values, workspace, -1, stream)
+
+
+cdef int execute_sized(
+    void* graph, void** slots, void* overrides, void* workspace, int64_t workspace_bytes,
+    void* stream,
+) except -1 nogil:
+    """`execute_plan` with `overrides` of some operand, or NULL, and a workspace of known size.
+
+    `workspace_bytes` may be -1: not known. Raises also OperandError for a workspace too small.
+    """
+    return _enter(
+        <Graph*>graph, slots, <OverrideValues*>overrides, workspace, workspace_bytes, stream)
 
 
 cdef int64_t graph_workspace_size(void* graph) except -1:
@@ -196,7 +208,8 @@ cdef list graph_launch_nodes(void* graph):
 
 
 cdef int _enter(
-    Graph* self, void** slots, OverrideValues* overrides, void* workspace, CUstream stream
+    Graph* self, void** slots, OverrideValues* overrides, void* workspace,
+    int64_t workspace_bytes, CUstream stream
 ) except -1 nogil:
     cdef int slot
     for slot in range(self.operands):
@@ -209,7 +222,7 @@ cdef int _enter(
         return _refuse(self, -1, workspace)
     cdef int side = enter_call(&self.calls)
     try:
-        return _execute(self, slots, overrides, workspace, stream)
+        return _execute(self, slots, overrides, workspace, workspace_bytes, stream)
     finally:
         leave_call(&self.calls, side)
 
@@ -221,7 +234,8 @@ cdef inline bint _may_be_null(Graph* self, int slot, OverrideValues* overrides) 
 
 
 cdef int _execute(
-    Graph* self, void** slots, OverrideValues* overrides, void* workspace, CUstream stream
+    Graph* self, void** slots, OverrideValues* overrides, void* workspace,
+    int64_t workspace_bytes, CUstream stream
 ) except -1 nogil:
     cdef LoadedPlan* loaded = loaded_plan(self)
     cdef Handle* handle = current_handle(stream, self.owner)
@@ -229,9 +243,11 @@ cdef int _execute(
     cdef int64_t size
     if overrides != NULL:
         check_strides(self, loaded, overrides)
-    if workspace == NULL:
+    if workspace == NULL or workspace_bytes >= 0:
         size = _size(self, loaded, handle, plan, overrides)
-        if size > 0:
+        if 0 <= workspace_bytes < size:
+            return _refuse_workspace(size, workspace_bytes)
+        if workspace == NULL and size > 0:
             workspace = workspace_block(handle, stream, size)
     return launch_loaded(
         self, loaded, handle, plan, slots, overrides, <char*>workspace, stream)
@@ -262,6 +278,11 @@ cdef int _retire(Graph* self, LoadedPlan* loaded) except -1:
     if result < 0:
         return raise_cudnn(failure.call, failure.status, self.owner)
     return 0
+
+
+cdef int _refuse_workspace(int64_t size, int64_t given) except -1 nogil:
+    with gil:
+        raise OperandError("workspace", f"at least {size} bytes", f"{given} bytes")
 
 
 cdef int _refuse(Graph* self, int slot, void* address) except -1 nogil:

@@ -26,5 +26,6 @@ cdef cppclass Graph:
     atomic[LoadedPlan*] loaded   # NULL: closed, or emitted from structure only
     Calls calls                  # that may be inside a plan
     mutex building               # one thread creates a device's plan; held without the GIL
+    void* tensors                # TensorRules*, of register_tensors
     void* owner                  # (module, fingerprint), for messages; kept alive by graph.pyx
     void* operand_data           # tuple of metadata.Operand; likewise

@@ -20,6 +20,7 @@ slot  uid  argument                 name         role    data type  dim         
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
+from cpython.object cimport PyObject
 from cudnn_bindgen.runtime.arguments cimport (
     address, float32,
 )
@@ -27,6 +28,7 @@ from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
     graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
 )
+from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
 
@@ -138,6 +140,49 @@ def execute(
     )
 
 
+def run(
+    q,
+    k,
+    v,
+    seq_q,
+    seq_kv,
+    cu_seqlens,
+    k_ragged_offset,
+    stats_ragged_offset,
+    o=None,
+    stats=None,
+    *,
+    attn_scale=0.125,
+    workspace=None,
+    stream=None,
+    check=True,
+):
+    """Enqueue the graph on tensors, each of them checked first.
+
+    Returns the outputs: one, or a tuple of them.
+    """
+    cdef float _attn_scale = float32(attn_scale, "attn_scale")
+    cdef PyObject* given[10]
+    cdef void* slots[11]
+    given[0] = <PyObject*>q
+    given[1] = <PyObject*>k
+    given[2] = <PyObject*>v
+    given[3] = <PyObject*>seq_q
+    given[4] = <PyObject*>seq_kv
+    given[5] = <PyObject*>cu_seqlens
+    given[6] = <PyObject*>k_ragged_offset
+    given[7] = <PyObject*>stats_ragged_offset
+    given[8] = <PyObject*>o
+    given[9] = <PyObject*>stats
+    slots[10] = &_attn_scale  # uid 30
+    return run_tensors(_graph, given, slots, workspace, stream, check, NULL)
+
+
+def set_checks(enabled):
+    """Turn the checks of `run` on or off, for all calls of this module."""
+    set_tensor_checks(_graph, enabled)
+
+
 def execute_uids(arguments, workspace_ptr=0, stream=0):
     """`execute` with a dict from uid to address, or to value for a scalar."""
     execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
@@ -187,3 +232,21 @@ def __getattr__(name):
 
 
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, None)
+register_tensors(
+    _graph,
+    # Parameter of `run`, what is fixed about its layout, the axis that is not.
+    layouts=(
+        ("q", "ragged", 2),
+        ("k", "ragged", 2),
+        ("v", "ragged", 2),
+        ("seq_q", "plain", -1),
+        ("seq_kv", "plain", -1),
+        ("cu_seqlens", "plain", -1),
+        ("k_ragged_offset", "plain", -1),
+        ("stats_ragged_offset", "plain", -1),
+        ("o", "ragged", 2),
+        ("stats", "ragged", 2),
+    ),
+    # Slots of an output and of an operand that it may replace in its memory.
+    shared=(),
+)

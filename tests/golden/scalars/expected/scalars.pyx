@@ -20,6 +20,7 @@ slot  uid  argument   name        role    data type  dim  stride
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint16_t
 
 from cudnn_bindgen.runtime.arguments cimport (
@@ -29,6 +30,7 @@ from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
     graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
 )
+from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
 
@@ -140,6 +142,57 @@ def execute(
     )
 
 
+def run(
+    x,
+    out_0=None,
+    *,
+    alpha,
+    seed,
+    in_11,
+    beta=0.125,
+    shift=1.0,
+    bias=float("nan"),
+    count=1099511627776,
+    steps=-3,
+    rate=0.1,
+    workspace=None,
+    stream=None,
+    check=True,
+):
+    """Enqueue the graph on tensors, each of them checked first.
+
+    Returns the outputs: one, or a tuple of them.
+    """
+    cdef float _alpha = float32(alpha, "alpha")
+    cdef int64_t _seed = int64(seed, "seed")
+    cdef uint16_t _in_11 = float16(in_11, "in_11")
+    cdef float _beta = float32(beta, "beta")
+    cdef uint16_t _shift = float16(shift, "shift")
+    cdef uint16_t _bias = bfloat16(bias, "bias")
+    cdef int64_t _count = int64(count, "count")
+    cdef int32_t _steps = int32(steps, "steps")
+    cdef double _rate = float64(rate, "rate")
+    cdef PyObject* given[2]
+    cdef void* slots[11]
+    given[0] = <PyObject*>x
+    given[1] = <PyObject*>out_0
+    slots[2] = &_alpha  # uid 2
+    slots[3] = &_seed  # uid 9
+    slots[4] = &_in_11  # uid 11
+    slots[5] = &_beta  # uid 1
+    slots[6] = &_shift  # uid 3
+    slots[7] = &_bias  # uid 5
+    slots[8] = &_count  # uid 6
+    slots[9] = &_steps  # uid 7
+    slots[10] = &_rate  # uid 8
+    return run_tensors(_graph, given, slots, workspace, stream, check, NULL)
+
+
+def set_checks(enabled):
+    """Turn the checks of `run` on or off, for all calls of this module."""
+    set_tensor_checks(_graph, enabled)
+
+
 def execute_uids(arguments, workspace_ptr=0, stream=0):
     """`execute` with a dict from uid to address, or to value for a scalar."""
     execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
@@ -189,3 +242,13 @@ def __getattr__(name):
 
 
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, None)
+register_tensors(
+    _graph,
+    # Parameter of `run`, what is fixed about its layout, the axis that is not.
+    layouts=(
+        ("x", "plain", -1),
+        ("out_0", "plain", -1),
+    ),
+    # Slots of an output and of an operand that it may replace in its memory.
+    shared=((1, 0),),
+)

@@ -13,6 +13,7 @@ slot  uid  argument   name      role    data type  dim         stride
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
+from cpython.object cimport PyObject
 from cudnn_bindgen.runtime.arguments cimport (
     address,
 )
@@ -20,6 +21,7 @@ from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
     graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
 )
+from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
 
@@ -89,6 +91,34 @@ def execute(
     )
 
 
+def run(
+    x,
+    w,
+    b,
+    out_0=None,
+    *,
+    workspace=None,
+    stream=None,
+    check=True,
+):
+    """Enqueue the graph on tensors, each of them checked first.
+
+    Returns the outputs: one, or a tuple of them.
+    """
+    cdef PyObject* given[4]
+    cdef void* slots[4]
+    given[0] = <PyObject*>x
+    given[1] = <PyObject*>w
+    given[2] = <PyObject*>b
+    given[3] = <PyObject*>out_0
+    return run_tensors(_graph, given, slots, workspace, stream, check, NULL)
+
+
+def set_checks(enabled):
+    """Turn the checks of `run` on or off, for all calls of this module."""
+    set_tensor_checks(_graph, enabled)
+
+
 def execute_uids(arguments, workspace_ptr=0, stream=0):
     """`execute` with a dict from uid to address, or to value for a scalar."""
     execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
@@ -138,3 +168,15 @@ def __getattr__(name):
 
 
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, None)
+register_tensors(
+    _graph,
+    # Parameter of `run`, what is fixed about its layout, the axis that is not.
+    layouts=(
+        ("x", "plain", -1),
+        ("w", "plain", -1),
+        ("b", "plain", -1),
+        ("out_0", "plain", -1),
+    ),
+    # Slots of an output and of an operand that it may replace in its memory.
+    shared=(),
+)

@@ -1,0 +1,14 @@
+"""What generated modules call for `run`: functions only, as in graph.pxd."""
+from cpython.object cimport PyObject
+
+cdef int register_tensors(void* graph, tuple layouts, tuple shared) except -1
+cdef int set_tensor_checks(void* graph, bint enabled) except -1
+cdef object run_tensors(
+    void* graph,
+    PyObject** given,
+    void** slots,
+    object workspace,
+    object stream,
+    bint check,
+    void* overrides,
+)

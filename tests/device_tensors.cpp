@@ -1,0 +1,54 @@
+// PyTorch's exchange API with one change: memory of the host is said to be a CUDA device's.
+#include "dlpack.hpp"
+
+namespace {
+
+const DLPackExchangeAPI* torch_api;
+DLPackExchangeAPI device_api;
+void* stream;
+int32_t device;
+
+void say(DLTensor* tensor) {
+    if (tensor->device.device_type == 1) tensor->device = {2, device};
+}
+
+int borrow(void* object, DLTensor* out) {
+    const int failed = torch_api->dltensor_from_py_object_no_sync(object, out);
+    if (!failed) say(out);
+    return failed;
+}
+
+int own(void* object, DLManagedTensorVersioned** out) {
+    const int failed = torch_api->managed_tensor_from_py_object_no_sync(object, out);
+    if (!failed) say(&(*out)->dl_tensor);
+    return failed;
+}
+
+int current_stream(int32_t, int32_t, void** out) {
+    *out = stream;
+    return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+// The returned table lives as long as the process.
+const DLPackExchangeAPI* pretend(const DLPackExchangeAPI* api) {
+    torch_api = api;
+    device_api = *api;
+    device_api.dltensor_from_py_object_no_sync = borrow;
+    device_api.managed_tensor_from_py_object_no_sync = own;
+    device_api.current_work_stream = current_stream;
+    return &device_api;
+}
+
+// A producer may leave this function out.
+void set_direct(int is_there) {
+    device_api.dltensor_from_py_object_no_sync = is_there ? borrow : nullptr;
+}
+
+void set_stream(void* value) { stream = value; }
+void set_device(int32_t value) { device = value; }
+
+}
