@@ -1,5 +1,5 @@
 # cython: language_level=3, freethreading_compatible=True
-"""`__cuda_array_interface__` (versions 0 to 3) → DLTensor: the oldest way to share device memory."""
+"""`__cuda_array_interface__` (versions 0 to 3) → DLTensor: the oldest way to share memory."""
 from array import array
 
 from libc.stdint cimport int64_t, uint8_t, uintptr_t

@@ -1,5 +1,5 @@
 # cython: language_level=3, freethreading_compatible=True
-"""What each check of `run` compares (docs/tensors.md). A failing one says it in tensor_errors.py."""
+"""What each check of `run` compares (docs/tensors.md); tensor_errors.py says what is wrong."""
 from libc.stdint cimport int64_t, uint32_t, uintptr_t
 from libcpp.vector cimport vector
 

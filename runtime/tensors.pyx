@@ -47,8 +47,8 @@ _registered = []
 cdef int register_tensors(void* graph, tuple layouts, tuple shared) except -1:
     """Say how a graph's operands are compared, after register_graph.
 
-    `layouts`: (parameter of `run`, kind, free axis) of each operand, in slot order. `shared`: (output
-    slot, slot) of operands that may be the same memory.
+    `layouts`: (parameter of `run`, kind, free axis) of each operand, in slot order. `shared`: slots
+    (output, operand) that may be the same memory.
     """
     cdef Graph* self = <Graph*>graph
     cdef TensorRules* rules = new TensorRules()
