@@ -36,7 +36,7 @@ def gpu(session):
 @nox.session(venv_backend="none")
 def bench(session):
     """Install into the current environment, which has PyTorch, and measure."""
-    session.run("tools/gpu/run.sh", "install", "bench", "gil")
+    session.run("tools/gpu/run.sh", "install", "bench", "tensors", "gil")
 
 
 @nox.session

@@ -1,6 +1,7 @@
-"""Turn host_overhead.py's JSON into the table and the plot of benchmarks/README.md.
+"""Turn the JSON of host_overhead.py or tensors.py into its part of benchmarks/README.md.
 
-python benchmarks/report.py benchmarks/h200.json
+python benchmarks/report.py benchmarks/h200.json            # with a plot beside it
+python benchmarks/report.py benchmarks/h200-tensors.json
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from pathlib import Path
 import click
 
 HERE = Path(__file__).parent
-BEGIN, END = "<!-- begin: report.py -->", "<!-- end: report.py -->"
+MARKS = "<!-- begin: report.py -->", "<!-- end: report.py -->"
+TENSOR_MARKS = "<!-- begin: report.py, tensors -->", "<!-- end: report.py, tensors -->"
 
 # Column heading → row of the results.
 COLUMNS = {
@@ -56,8 +58,35 @@ def markdown(report):
         cells = [f"{result['gpu_us_back_to_back'][kind]:.2f}" for kind in gpu]
         cells.append(f"{result['recording_ms']:.2f}")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    machine = ", ".join(f"{key} {value}" for key, value in report["machine"].items())
-    return "\n".join([*lines, "", f"Machine and command: {machine}."])
+    return "\n".join([*lines, "", machine(report)])
+
+
+def tensor_markdown(report):
+    """Return the tables of calls with tensors: host time, and what the differences are."""
+    graphs = report["tensors"]
+    modes = list(next(iter(next(iter(graphs.values()))["rows"].values())))
+    heads = [f"{name}, {mode}" for name in graphs for mode in modes]
+    head = " | ".join(heads) + " |"
+    rule = "| --- |" + " ---: |" * len(heads)
+    lines = [f"| µs a call | {head}", rule]
+    # An optional path may be missing for a graph.
+    paths = dict.fromkeys(path for result in graphs.values() for path in result["rows"])
+    for path in paths:
+        rows = [result["rows"].get(path, {}) for result in graphs.values()]
+        cells = [row[mode]["median_us"] if row else float("nan") for row in rows for mode in modes]
+        lines.append(f"| {path} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |")
+    lines += ["", f"| µs (ns an operand) | {head}", rule]
+    for what in next(iter(graphs.values()))["differences"]:
+        values = [result["differences"][what] for result in graphs.values()]
+        cells = [(value["us"][m], value["ns_per_operand"][m]) for value in values for m in modes]
+        lines.append(f"| {what} | " + " | ".join(f"{us:.2f} ({ns:.0f})" for us, ns in cells) + " |")
+    return "\n".join([*lines, "", machine(report)])
+
+
+def machine(report):
+    """Return where and how the figures were made."""
+    facts = ", ".join(f"{key} {value}" for key, value in report["machine"].items())
+    return f"Machine and command: {facts}."
 
 
 def svg(report):
@@ -101,14 +130,22 @@ def svg(report):
 @click.command()
 @click.argument("results", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def main(results):
-    """Write README.md's tables and the plot beside RESULTS."""
+    """Write the tables of RESULTS into README.md, and the plot beside RESULTS if it has one."""
     report = json.loads(results.read_text())
+    if "tensors" in report:
+        fill(TENSOR_MARKS, tensor_markdown(report))
+        return
     results.with_suffix(".svg").write_text(svg(report))
+    fill(MARKS, markdown(report))
+
+
+def fill(marks, tables):
+    """Put the tables between these marks of README.md."""
+    begin, end = marks
     readme = HERE / "README.md"
-    text = readme.read_text()
-    head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
-    readme.write_text(f"{head}{BEGIN}\n{markdown(report)}\n{END}{tail}")
+    head, rest = readme.read_text().split(begin)
+    tail = rest.split(end)[1]
+    readme.write_text(f"{head}{begin}\n{tables}\n{end}{tail}")
 
 
 if __name__ == "__main__":

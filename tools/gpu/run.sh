@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the GPU tests and the benchmarks on a host with an NVIDIA GPU, PyTorch and a C++ compiler.
 #
-#   tools/gpu/run.sh [install] [tests] [bench] [gil] [memcheck]     all of them when none is named
+#   tools/gpu/run.sh [install] [tests] [bench] [tensors] [gil] [memcheck]     all when none is named
 #   tools/gpu/run.sh install newer overrides      tests and benchmark of overrides with a newer
 #                                                 cuDNN: see with_cudnn.sh
 #
@@ -58,13 +58,14 @@ memcheck() {
     compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 python3 tools/gpu/memcheck.py "$directory"
 }
 
-for name in "${@:-install tests bench gil memcheck}"; do
+for name in "${@:-install tests bench tensors gil memcheck}"; do
     for part in $name; do
         case $part in
         install) step install set_up ;;
         tests) step tests python3 -m pytest tests/gpu -ra -q -p no:cacheprovider --junitxml="$OUT/tests.xml" ;;
         newer) step newer newer ;;
         bench) step host_overhead python3 benchmarks/host_overhead.py "$PLANS"/*.plan --built --json "$OUT/host_overhead.json" ;;
+        tensors) step tensors python3 benchmarks/tensors.py "$PLANS"/{sdpa_thd,matmul_bias_relu}.plan --json "$OUT/tensors.json" ;;
         overrides) step overrides "${newer_cudnn[@]}" python3 benchmarks/overrides.py --json "$OUT/overrides.json" ;;
         gil) step gil python3 benchmarks/gil.py "$PLANS"/sdpa_dense.plan --json "$OUT/gil.json" ;;
         memcheck) step memcheck memcheck ;;
