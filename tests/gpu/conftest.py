@@ -14,9 +14,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import graphs  # noqa: E402  (needs the path above)
+import tensor_graphs  # noqa: E402
 
 PLANS = sorted((ROOT / "tests/data/plans/cudnn-9.19-sm90").glob("*.plan"))
-CASES = [*(f"plan_{path.stem}" for path in PLANS), *(f"built_{name}" for name in graphs.BUILDERS)]
+BUILDERS = graphs.BUILDERS | tensor_graphs.BUILDERS
+CASES = [*(f"plan_{path.stem}" for path in PLANS), *(f"built_{name}" for name in BUILDERS)]
 NUMBERS = {
     "cudnnVersion": re.compile(rb'"cudnnVersion":(\d+)'),
     "deviceVer": re.compile(rb'"deviceVer":(\d+)'),
@@ -138,7 +140,7 @@ def cases(frontend, tmp_path_factory):
             reasons[name] = f"plan for SM {sm // 10}, this GPU has SM {major}{minor}"
         else:
             references[name], files[name] = graphs.reference_graph(plan, frontend), path
-    for builder, build in graphs.BUILDERS.items():
+    for builder, build in BUILDERS.items():
         name = f"built_{builder}"
         try:
             references[name] = build()
