@@ -1,12 +1,6 @@
 """Python objects that hold tensors → DLTensor. See docs/tensors.md."""
 from cudnn_bindgen.runtime.dlpack cimport DLPackExchangeAPI, DLTensor
-
-
-# How an operand came.
-cdef enum Given:
-    GIVEN_ADDRESS                # trusted: nothing is known but the address in `data`
-    GIVEN_TENSOR
-    GIVEN_READ_ONLY              # a tensor that must not be written
+from cudnn_bindgen.runtime.tensor_checks cimport Given
 
 cdef const DLPackExchangeAPI* exchange_api(object item) except? NULL
 cdef Given read_exchanged(
@@ -15,4 +9,3 @@ cdef Given read_exchanged(
 cdef Given read_other(object item, str argument, void* stream, DLTensor* out, list owned) except *
 cdef void* current_stream(const DLPackExchangeAPI* api, const DLTensor* tensor) except? NULL
 cdef void* stream_address(object stream) except? NULL
-cdef void* stream_of_framework(object item) except? NULL

@@ -17,8 +17,9 @@ from cudnn_bindgen.runtime.dlpack cimport (
     DL_FLAG_READ_ONLY, DL_MAJOR_VERSION, DLManagedTensor, DLManagedTensorVersioned,
     DLPackExchangeAPI, DLPackExchangeAPIHeader, DLTensor,
 )
-
-import sys
+from cudnn_bindgen.runtime.tensor_checks cimport (
+    GIVEN_ADDRESS, GIVEN_READ_ONLY, GIVEN_TENSOR, Given,
+)
 
 from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError
 
@@ -158,13 +159,6 @@ cdef void* current_stream(const DLPackExchangeAPI* api, const DLTensor* tensor) 
     ) != 0:
         _propagate()
     return stream
-
-
-cdef void* stream_of_framework(object item) except? NULL:
-    """The current stream of a framework without an exchange API: CuPy's, else the legacy one."""
-    if type(item).__module__.partition(".")[0] == "cupy":
-        return address(sys.modules["cupy"].cuda.get_current_stream().ptr, "stream")
-    return NULL
 
 
 cdef void* stream_address(object stream) except? NULL:

@@ -11,9 +11,9 @@ cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) 
 cdef int execute_overridden(
     void* graph, void** slots, void* overrides, void* workspace, void* stream
 ) except -1 nogil
-cdef int execute_sized(
+cdef int execute_on_device(
     void* graph, void** slots, void* overrides, void* workspace, int64_t workspace_bytes,
-    void* stream,
+    void* stream, int device,
 ) except -1 nogil
 cdef int64_t graph_workspace_size(void* graph) except -1
 cdef int64_t overridden_workspace_size(void* graph, void* overrides) except -1

@@ -36,8 +36,7 @@ cdef enum:
     WORKSPACE_PROOF = 256
     RECORDS_BY_SCALARS = 4       # records of each stream; graphs with overrides keep more
 
-# Keeps alive what graphs point to.
-_registered = []
+_registered = []                 # keeps alive what graphs point to
 
 
 cdef int check_abi(int emitted_for) except -1:
@@ -82,7 +81,7 @@ cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) 
     PlanNotLoadedError, PlanMismatchError, WorkspaceError, LibraryNotFoundError, CudnnError,
     DriverError.
     """
-    return _enter(<Graph*>graph, slots, NULL, workspace, -1, stream)
+    return _enter(<Graph*>graph, slots, NULL, workspace, -1, stream, -1)
 
 
 cdef int execute_overridden(
@@ -96,19 +95,20 @@ cdef int execute_overridden(
             graph, slots, workspace, stream)
     if values.computes_nothing():
         return 0
-    return _enter(self, slots, values, workspace, -1, stream)
+    return _enter(self, slots, values, workspace, -1, stream, -1)
 
 
-cdef int execute_sized(
+cdef int execute_on_device(
     void* graph, void** slots, void* overrides, void* workspace, int64_t workspace_bytes,
-    void* stream,
+    void* stream, int device,
 ) except -1 nogil:
-    """`execute_plan` with `overrides` of some operand, or NULL, and a workspace of known size.
+    """`execute_plan` for tensors on `device`, with overrides or NULL.
 
-    `workspace_bytes` may be -1: not known. Raises also OperandError for a workspace too small.
+    `workspace_bytes` and `device` may be -1: not known. Returns 0, or, having done nothing, 1 + the
+    ordinal of the current device if that is another one.
     """
-    return _enter(
-        <Graph*>graph, slots, <OverrideValues*>overrides, workspace, workspace_bytes, stream)
+    cdef OverrideValues* values = <OverrideValues*>overrides
+    return _enter(<Graph*>graph, slots, values, workspace, workspace_bytes, stream, device)
 
 
 cdef int64_t graph_workspace_size(void* graph) except -1:
@@ -209,7 +209,7 @@ cdef list graph_launch_nodes(void* graph):
 
 cdef int _enter(
     Graph* self, void** slots, OverrideValues* overrides, void* workspace,
-    int64_t workspace_bytes, CUstream stream
+    int64_t workspace_bytes, CUstream stream, int device
 ) except -1 nogil:
     cdef int slot
     for slot in range(self.operands):
@@ -222,7 +222,7 @@ cdef int _enter(
         return _refuse(self, -1, workspace)
     cdef int side = enter_call(&self.calls)
     try:
-        return _execute(self, slots, overrides, workspace, workspace_bytes, stream)
+        return _execute(self, slots, overrides, workspace, workspace_bytes, stream, device)
     finally:
         leave_call(&self.calls, side)
 
@@ -235,10 +235,12 @@ cdef inline bint _may_be_null(Graph* self, int slot, OverrideValues* overrides) 
 
 cdef int _execute(
     Graph* self, void** slots, OverrideValues* overrides, void* workspace,
-    int64_t workspace_bytes, CUstream stream
+    int64_t workspace_bytes, CUstream stream, int device
 ) except -1 nogil:
     cdef LoadedPlan* loaded = loaded_plan(self)
     cdef Handle* handle = current_handle(stream, self.owner)
+    if device >= 0 and handle.device != device:
+        return 1 + handle.device
     cdef const Plan* plan = device_plan(self, loaded, handle)
     cdef int64_t size
     if overrides != NULL:

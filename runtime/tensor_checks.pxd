@@ -1,25 +1,71 @@
-"""The checks of `run`, one function a check; all raise OperandError that names the operand."""
-from libc.stdint cimport int64_t
+"""The checks of `run`: declarations only, the C++ is in tensor_checks.hpp."""
+from libc.stdint cimport int64_t, uint32_t, uintptr_t
+from libcpp cimport bool as bool_t
+from libcpp.atomic cimport atomic
+from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.dlpack cimport DLTensor
-from cudnn_bindgen.runtime.driver cimport CUstream
-from cudnn_bindgen.runtime.exchange cimport Given
-from cudnn_bindgen.runtime.override_values cimport OverrideValues
-from cudnn_bindgen.runtime.registered cimport Graph
-from cudnn_bindgen.runtime.tensor_rules cimport TensorRules
+from cudnn_bindgen.runtime.tensor_layout cimport LayoutRule, Region, Strided
 
-cdef int check_tensor(
-    Graph* graph, TensorRules* rules, int slot, const DLTensor* tensor, Given given, int device,
-    OverrideValues* overrides
-) except -1
-cdef int check_address(
-    Graph* graph, TensorRules* rules, int slot, void* address, OverrideValues* overrides
-) except -1
-cdef int check_overlaps(
-    Graph* graph, TensorRules* rules, const DLTensor* tensors, const int* given, void** addresses
-) except -1
-cdef void* check_workspace(void* address) except? NULL
-cdef int64_t workspace_size_of(const DLTensor* tensor, Given given, int device) except -1
-cdef int current_device(CUstream stream, void* owner) except -1
-cdef tuple expected_dim(TensorRules* rules, int slot, OverrideValues* overrides)
-cdef tuple expected_stride(TensorRules* rules, int slot, OverrideValues* overrides)
+cdef extern from "tensor_checks.hpp" namespace "cudnn_bindgen" nogil:
+    enum: MOST_OPERANDS "cudnn_bindgen::kMostOperands"
+    enum: CUDA "cudnn_bindgen::kCuda"
+    enum: CUDA_MANAGED "cudnn_bindgen::kCudaManaged"
+    enum: UNKNOWN_DEVICE "cudnn_bindgen::kUnknownDevice"
+
+    enum Given:
+        GIVEN_ADDRESS "cudnn_bindgen::kGivenAddress"
+        GIVEN_TENSOR "cudnn_bindgen::kGivenTensor"
+        GIVEN_READ_ONLY "cudnn_bindgen::kGivenReadOnly"
+        NOT_YET_READ "cudnn_bindgen::kNotYetRead"
+
+    struct AcceptedType:
+        uint32_t data_type
+        int pack
+
+    cppclass TensorRule:
+        LayoutRule layout
+        bool_t is_output
+        bool_t may_be_null
+        uintptr_t mask
+        vector[int64_t] dim
+        vector[int64_t] stride
+        vector[AcceptedType] types
+        vector[int] shares
+
+    cppclass TensorRules:
+        vector[TensorRule] operands
+        vector[int] outputs
+        bool_t computes_nothing
+        atomic[bool_t] is_checked
+        void* names
+
+    enum What "cudnn_bindgen::Finding::What":
+        NOTHING "cudnn_bindgen::Finding::kNothing"
+        DEVICE_TYPE "cudnn_bindgen::Finding::kDeviceType"
+        DEVICE "cudnn_bindgen::Finding::kDevice"
+        DATA_TYPE "cudnn_bindgen::Finding::kDataType"
+        LAYOUT "cudnn_bindgen::Finding::kLayout"
+        OTHER_ORDER "cudnn_bindgen::Finding::kOtherOrder"
+        READ_ONLY "cudnn_bindgen::Finding::kReadOnly"
+        NULL_ADDRESS "cudnn_bindgen::Finding::kNull"
+        ALIGNMENT "cudnn_bindgen::Finding::kAlignment"
+        SHARED "cudnn_bindgen::Finding::kShared"
+
+    cppclass Finding:
+        What what
+        int slot
+        int other
+        int pack
+
+    cppclass TensorCall:
+        const TensorRules* rules
+        const Strided* expected
+        DLTensor* tensors
+        Given* given
+        Strided expected_of(int slot)
+        int count()
+        Region region_of(int slot)
+
+    Finding take_addresses(const TensorCall& call, void** addresses)
+    Finding check_tensors(const TensorCall& call, int* device)

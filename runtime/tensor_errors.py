@@ -44,6 +44,12 @@ def device_error(name: str, got: int, current: int) -> OperandError:
     )
 
 
+def other_device_error(name: str, got: int, first: str, device: int) -> OperandError:
+    """Return the error for a tensor on another device than the `first` one."""
+    expected = f"memory of CUDA device {device}, as {first} is"
+    return OperandError(name, expected, f"memory of device {got}")
+
+
 def data_type_error(name: str, operand: Operand, got: tuple[int, int, int]) -> OperandError:
     """Return the error for a wrong type; `got` is a DLDataType: code, bits, lanes."""
     expected = f"{operand.data_type} ({describe_stored(operand.data_type)})"

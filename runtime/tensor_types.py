@@ -26,26 +26,26 @@ _INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
 _FP8_E4M3FN, _FP8_E5M2, _FP8_E8M0, _FP4_E2M1 = 10, 12, 14, 17
 # Frameworks without a type of their own hold such elements as bytes.
 _BYTE = Stored(_UINT, 8)
-_TWO_A_BYTE = (Stored(_UINT, 8, pack=2), Stored(_INT, 8, pack=2))
+_TWO_A_BYTE = Stored(_UINT, 8, pack=2)
 
 # What is accepted for each data type, the usual one first.
 STORED: dict[str, tuple[Stored, ...]] = {
     "BFLOAT16": (Stored(_BFLOAT, 16),),
-    "BOOLEAN": (Stored(_UINT, 8, pack=8), Stored(_INT, 8, pack=8)),
-    "BYTE_BOOLEAN": (Stored(_BOOL, 8), _BYTE, Stored(_INT, 8)),
+    "BOOLEAN": (Stored(_UINT, 8, pack=8),),
+    "BYTE_BOOLEAN": (Stored(_BOOL, 8), _BYTE),
     "COMPLEX_FP32": (Stored(_COMPLEX, 64),),
     "COMPLEX_FP64": (Stored(_COMPLEX, 128),),
     "DOUBLE": (Stored(_FLOAT, 64),),
     "FAST_FLOAT_FOR_FP8": (Stored(_FLOAT, 32),),
     "FLOAT": (Stored(_FLOAT, 32),),
-    "FP4_E2M1": (Stored(_FP4_E2M1, 4, 2, pack=2), Stored(_FP4_E2M1, 4), *_TWO_A_BYTE),
+    "FP4_E2M1": (Stored(_FP4_E2M1, 4, 2, pack=2), Stored(_FP4_E2M1, 4), _TWO_A_BYTE),
     "FP8_E4M3": (Stored(_FP8_E4M3FN, 8), _BYTE),
     "FP8_E5M2": (Stored(_FP8_E5M2, 8), _BYTE),
     "FP8_E5M3": (_BYTE,),
     "FP8_E8M0": (Stored(_FP8_E8M0, 8), _BYTE),
     "HALF": (Stored(_FLOAT, 16),),
     "INT32": (Stored(_INT, 32),),
-    "INT4": (Stored(_INT, 4), *_TWO_A_BYTE),
+    "INT4": (Stored(_INT, 4), _TWO_A_BYTE),
     "INT64": (Stored(_INT, 64),),
     "INT8": (Stored(_INT, 8),),
     "INT8x32": (Stored(_INT, 8, 32),),

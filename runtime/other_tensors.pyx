@@ -1,0 +1,134 @@
+# cython: language_level=3, freethreading_compatible=True
+"""Operands that are not read at once, outputs that are left out, workspace that is a tensor."""
+import sys
+
+from cpython.long cimport PyLong_CheckExact
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uintptr_t
+
+from cudnn_bindgen.runtime.arguments cimport address
+from cudnn_bindgen.runtime.dlpack cimport DLPackExchangeAPI, DLTensor
+from cudnn_bindgen.runtime.exchange cimport exchange_api, read_exchanged, read_other
+from cudnn_bindgen.runtime.registered cimport Graph
+from cudnn_bindgen.runtime.tensor_checks cimport (
+    CUDA, CUDA_MANAGED, GIVEN_ADDRESS, GIVEN_READ_ONLY, NOT_YET_READ, UNKNOWN_DEVICE, Given,
+    TensorCall,
+)
+from cudnn_bindgen.runtime.tensor_layout cimport (
+    LayoutKind, Region, Span, Strided, find_span,
+)
+
+from cudnn_bindgen.runtime import tensor_errors
+from cudnn_bindgen.runtime.allocate import allocate_output
+
+cdef enum:
+    WORKSPACE_ALIGNMENT = 128    # bytes, as in graph.pyx
+
+
+cdef int read_others(
+    Graph* graph, TensorCall* call, PyObject** given, void* stream, list owned
+) except -1:
+    """Read what is NOT_YET_READ; make the outputs that are None and put them into `given`."""
+    cdef int slot
+    like = None
+    for slot in range(call.count()):
+        item = <object>given[slot]
+        if item is None and call.rules.operands[slot].is_output:
+            continue
+        if call.given[slot] == NOT_YET_READ:
+            call.given[slot] = _read(
+                item, _name(call, slot), stream, &call.tensors[slot], owned)
+        if like is None and not PyLong_CheckExact(item):
+            like = item
+    for slot in range(call.count()):
+        if <object>given[slot] is None:
+            made = _make(graph, call, slot, like)
+            owned.append(made)
+            given[slot] = <PyObject*>made
+            call.given[slot] = _read(
+                made, _name(call, slot), stream, &call.tensors[slot], owned)
+    return 0
+
+
+cdef void* read_workspace(
+    object workspace, void* stream, bint check, int* device, int64_t* size, list owned
+) except? NULL:
+    """The workspace's address; `size` becomes its bytes where they are known.
+
+    `device` is that of the call's tensors, and becomes the workspace's where they have none.
+    """
+    cdef DLTensor tensor
+    cdef Given how
+    cdef void* memory
+    if PyLong_CheckExact(workspace):
+        memory = address(workspace, "workspace")
+    else:
+        how = _read(workspace, "workspace", stream, &tensor, owned)
+        memory = <char*>tensor.data + tensor.byte_offset
+        if check and how != GIVEN_ADDRESS:
+            size[0] = _check_workspace(&tensor, how, device)
+    if <uintptr_t>memory & (WORKSPACE_ALIGNMENT - 1):
+        raise tensor_errors.workspace_alignment_error(WORKSPACE_ALIGNMENT, <uintptr_t>memory)
+    return memory
+
+
+cdef void* stream_of_framework(const TensorCall* call, PyObject** given) except? NULL:
+    """The current stream where no operand's type tells it: CuPy's, else the legacy one."""
+    cdef int slot
+    for slot in range(call.count()):
+        if call.given[slot] == GIVEN_ADDRESS:
+            continue
+        if type(<object>given[slot]).__module__.partition(".")[0] == "cupy":
+            return address(sys.modules["cupy"].cuda.get_current_stream().ptr, "stream")
+    return NULL
+
+
+cdef Given _read(object item, str name, void* stream, DLTensor* tensor, list owned) except *:
+    cdef const DLPackExchangeAPI* api = exchange_api(item)
+    if api != NULL:
+        return read_exchanged(api, item, name, tensor, owned)
+    return read_other(item, name, stream, tensor, owned)
+
+
+cdef object _make(Graph* graph, const TensorCall* call, int slot, object like):
+    cdef Strided expected = call.expected_of(slot)
+    cdef int axis
+    return allocate_output(
+        like,
+        _name(call, slot),
+        (<tuple>graph.operand_data)[slot],
+        tuple([expected.dim[axis] for axis in range(expected.rank)]),
+        tuple([expected.stride[axis] for axis in range(expected.rank)]),
+        call.rules.operands[slot].layout.kind == LayoutKind.kRagged,
+    )
+
+
+cdef int64_t _check_workspace(const DLTensor* tensor, Given how, int* device) except -1:
+    """Bytes of a tensor that can be workspace: writable, dense, on the device."""
+    cdef Region region = Region(
+        0, Strided(tensor.shape, tensor.strides, tensor.ndim),
+        tensor.dtype.bits * tensor.dtype.lanes)
+    cdef Span span = find_span(region)
+    cdef int64_t elements = 1
+    cdef int axis
+    if tensor.device.device_type not in (CUDA, CUDA_MANAGED):
+        raise tensor_errors.device_type_error("workspace", tensor.device.device_type)
+    if tensor.device.device_type == CUDA:
+        if device[0] == UNKNOWN_DEVICE:
+            device[0] = tensor.device.device_id
+        if tensor.device.device_id not in (device[0], UNKNOWN_DEVICE):
+            raise tensor_errors.other_device_error(
+                "workspace", tensor.device.device_id, "the first operand", device[0])
+    if how == GIVEN_READ_ONLY:
+        raise tensor_errors.read_only_error("workspace")
+    for axis in range(tensor.ndim):
+        elements *= tensor.shape[axis]
+    if elements == 0:
+        return 0
+    if span.last - span.first + 1 != <uintptr_t>((elements * region.element_bits + 7) // 8):
+        raise tensor_errors.workspace_gaps_error()
+    return elements * region.element_bits // 8
+
+
+cdef str _name(const TensorCall* call, int slot):
+    return (<tuple>call.rules.names)[slot]

@@ -1,0 +1,7 @@
+"""What is wrong with a call's tensors → OperandError."""
+from cudnn_bindgen.runtime.dlpack cimport DLTensor
+from cudnn_bindgen.runtime.registered cimport Graph
+from cudnn_bindgen.runtime.tensor_checks cimport Finding, Given, TensorCall
+
+cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1
+cdef int refuse_device(const TensorCall* call, int got, int current) except -1

@@ -1,0 +1,101 @@
+# cython: language_level=3, freethreading_compatible=True
+"""What is wrong with a call's tensors → OperandError: the facts; the words are tensor_errors.py's."""
+from libc.stdint cimport int64_t
+from libcpp.vector cimport vector
+
+from cudnn_bindgen.runtime.dlpack cimport DLTensor
+from cudnn_bindgen.runtime.registered cimport Graph
+from cudnn_bindgen.runtime.tensor_checks cimport (
+    ALIGNMENT, CUDA, DATA_TYPE, DEVICE, DEVICE_TYPE, GIVEN_ADDRESS, LAYOUT, NULL_ADDRESS,
+    OTHER_ORDER, READ_ONLY, Finding, TensorCall,
+)
+from cudnn_bindgen.runtime.tensor_layout cimport (
+    LayoutMatch, LayoutRule, Strided, match_layout,
+)
+
+from cudnn_bindgen.runtime import tensor_errors
+
+
+cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1:
+    """Raise what says a finding."""
+    cdef const DLTensor* tensor = &call.tensors[finding.slot]
+    name = _name(call, finding.slot)
+    operand = (<tuple>graph.operand_data)[finding.slot]
+    if finding.what == DEVICE_TYPE:
+        raise tensor_errors.device_type_error(name, tensor.device.device_type)
+    if finding.what == DEVICE:
+        first = _first_on_a_device(call)
+        raise tensor_errors.other_device_error(
+            name, tensor.device.device_id, _name(call, first),
+            call.tensors[first].device.device_id)
+    if finding.what == DATA_TYPE:
+        raise tensor_errors.data_type_error(
+            name, operand, (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes))
+    if finding.what == LAYOUT or finding.what == OTHER_ORDER:
+        raise _layout_error(call, finding, name)
+    if finding.what == READ_ONLY:
+        raise tensor_errors.read_only_error(name)
+    if finding.what == NULL_ADDRESS:
+        raise tensor_errors.null_error(name, operand)
+    if finding.what == ALIGNMENT:
+        raise tensor_errors.alignment_error(
+            name, operand, <size_t>tensor.data + tensor.byte_offset)
+    raise tensor_errors.overlap_error(
+        name, _name(call, finding.other),
+        not call.rules.operands[finding.slot].shares.empty())
+
+
+cdef int refuse_device(const TensorCall* call, int got, int current) except -1:
+    """Raise that the tensors are not on the device that the call would run on."""
+    raise tensor_errors.device_error(_name(call, _first_on_a_device(call)), got, current)
+
+
+cdef int _first_on_a_device(const TensorCall* call):
+    cdef int slot
+    for slot in range(call.count()):
+        if call.given[slot] != GIVEN_ADDRESS and call.tensors[slot].device.device_type == CUDA:
+            return slot
+    return 0
+
+
+cdef class _Matcher:
+    """Whether another view of a refused tensor would do; used while the call is refused only."""
+
+    cdef LayoutRule rule
+    cdef Strided expected
+    cdef int pack
+
+    def __call__(self, dim, stride):
+        cdef vector[int64_t] sizes = dim
+        cdef vector[int64_t] strides = stride
+        cdef Strided view = Strided(sizes.data(), strides.data(), <int>sizes.size())
+        return match_layout(self.rule, self.expected, view, self.pack) == LayoutMatch.kSame
+
+
+cdef object _layout_error(const TensorCall* call, Finding finding, str name):
+    cdef const DLTensor* tensor = &call.tensors[finding.slot]
+    cdef LayoutRule rule = call.rules.operands[finding.slot].layout
+    cdef Strided expected = call.expected_of(finding.slot)
+    cdef _Matcher matches = _Matcher()
+    matches.rule = rule
+    matches.expected = expected
+    matches.pack = finding.pack
+    return tensor_errors.layout_error(
+        name,
+        <int>rule.kind,
+        rule.free_axis,
+        (_sizes(expected.dim, expected.rank), _sizes(expected.stride, expected.rank)),
+        (_sizes(tensor.shape, tensor.ndim), _sizes(tensor.strides, tensor.ndim)),
+        finding.pack,
+        finding.what == OTHER_ORDER,
+        matches,
+    )
+
+
+cdef tuple _sizes(const int64_t* sizes, int rank):
+    cdef int axis
+    return tuple([sizes[axis] for axis in range(rank)])
+
+
+cdef str _name(const TensorCall* call, int slot):
+    return (<tuple>call.rules.names)[slot]
