@@ -112,8 +112,8 @@ inline bool take(Axis whole, const Axes& parts, int* next) {
         const Axis part = parts.axis[(*next)++];
         if (part.stride != whole.stride) return false;
         if (part.dim == whole.dim) return true;
-        // What is left of one axis may not be split again by a larger one, which would cut across.
-        if (part.dim > whole.dim || whole.stride == 0 || whole.dim % part.dim) return false;
+        // A larger part would cut across `whole`.
+        if (whole.stride == 0 || whole.dim % part.dim) return false;
         whole.dim /= part.dim;
         if (__builtin_mul_overflow(whole.stride, part.dim, &whole.stride)) return false;
     }
@@ -152,18 +152,37 @@ inline bool is_dense(const Axes& sorted) {
     return true;
 }
 
-// The stride of a free axis of extent `count` that is outermost: it ends where the tensor does.
+// What axes with strides up to this one span; INT64_MAX if it is more than that.
+inline int64_t span_inside(const Axes& axes, int64_t stride) {
+    __int128 span = 1;
+    for (int index = 0; index < axes.count; ++index) {
+        const Axis& axis = axes.axis[index];
+        if (axis.stride <= stride) span += static_cast<__int128>(axis.dim - 1) * axis.stride;
+        if (span > INT64_MAX) return INT64_MAX;
+    }
+    return static_cast<int64_t>(span);
+}
+
+// Finds the stride of a free axis that is declared with one element, so that its stride says
+// nothing. It is outermost, and ends where the tensor's outermost axis does.
 inline bool find_free_stride(const Axes& fixed, const Axes& sorted, int64_t count,
                              int64_t* stride) {
     const Axis& outermost = sorted.axis[sorted.count - 1];
     const __int128 end = static_cast<__int128>(outermost.dim) * outermost.stride;
     if (end % count || end / count > INT64_MAX) return false;
     *stride = static_cast<int64_t>(end / count);
-    __int128 span = 1;
-    for (int index = 0; index < fixed.count && span <= *stride; ++index) {
-        span += static_cast<__int128>(fixed.axis[index].dim - 1) * fixed.axis[index].stride;
+    return *stride >= span_inside(fixed, INT64_MAX);
+}
+
+// Whether a free axis ends before the next fixed one further out begins.
+inline bool has_room(const Axes& fixed, const Axis& free) {
+    int64_t room = INT64_MAX;
+    for (int index = 0; index < fixed.count; ++index) {
+        const int64_t stride = fixed.axis[index].stride;
+        if (stride > free.stride && stride < room) room = stride;
     }
-    return span <= *stride;
+    const __int128 reach = static_cast<__int128>(free.dim - 1) * free.stride;
+    return reach + span_inside(fixed, free.stride) <= room;
 }
 
 // Writes the declared axes with as many tokens or pages as the tensor holds.
@@ -174,6 +193,7 @@ inline bool free_axis_of(const LayoutRule& rule, const Strided& declared, const 
         // Ragged offsets say where a sequence begins, not the batch axis.
         const bool is_ignored = axis == 0 && rule.kind == LayoutKind::kRagged;
         if (axis == rule.free_axis || is_ignored || declared.dim[axis] == 1) continue;
+        if (declared.stride[axis] < 0) return false;
         axes->add(declared.dim[axis], declared.stride[axis]);
     }
     int64_t fixed, all;
@@ -187,7 +207,9 @@ inline bool free_axis_of(const LayoutRule& rule, const Strided& declared, const 
     if (declared.dim[rule.free_axis] == 1 && !find_free_stride(*axes, sorted, count, &stride)) {
         return false;
     }
-    axes->add(count, stride);
+    const Axis free = {count, stride};
+    if (!has_room(*axes, free)) return false;
+    axes->add(free.dim, free.stride);
     return true;
 }
 

@@ -1,5 +1,6 @@
 // Whether two strided tensors share a byte. Exact, because packed buffers interleave: the slices of
-// one [b, s, 3, h, d] buffer span each other and share nothing.
+// one [b, s, 3, h, d] buffer span each other and share nothing. Where that would take too long, or
+// rows of FP4 begin inside a byte, spans that overlap are taken to share one.
 #pragma once
 
 #include <cstdint>
