@@ -14,6 +14,7 @@ from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.binding import Argument, Binding, PlanParts
 from cudnn_bindgen.codegen.graph import BITS, Scalar
 from cudnn_bindgen.codegen.overrides import OverrideParts, Shape, Symbol
+from cudnn_bindgen.codegen.signatures import run_signature
 from cudnn_bindgen.codegen.text import (
     Value,
     hex_literal,
@@ -100,6 +101,7 @@ def _fields(binding: Binding, source: str) -> dict[str, Any]:
         "is_empty": binding.is_empty and binding.overrides is None,
         "overrides": _overrides(binding, binding.overrides) if binding.overrides else None,
         "plan": _plan(binding.plan, binding.overrides is not None) if binding.plan else None,
+        "run": run_signature(binding),
         "run_doc": ["Returns the outputs: one, or a tuple of them."],
         "source": shorten(source, 60),
         "stdint": sorted({c.c_type for c in c_types if c.c_type.endswith("_t")}),

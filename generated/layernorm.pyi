@@ -3,14 +3,21 @@
 # From layernorm.plan
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, overload
 
+from cudnn_bindgen.runtime.annotations import Address, FloatScalar, Stream, Tensor
 from cudnn_bindgen.runtime.metadata import Operand
+from typing_extensions import Never, TypeVar
 
 FINGERPRINT: Final[str]
 GRAPH: Final[Mapping[str, object]]
 OPERANDS: Final[tuple[Operand, ...]]
 WORKSPACE_SIZE: int
+
+_First = TypeVar("_First", bound=Tensor)
+_Output1 = TypeVar("_Output1", bound=Tensor | Address, default=Never)
+_Output2 = TypeVar("_Output2", bound=Tensor | Address, default=Never)
+_Output3 = TypeVar("_Output3", bound=Tensor | Address, default=Never)
 
 def execute(
     x_ptr: int,
@@ -23,6 +30,43 @@ def execute(
     workspace_ptr: int = 0,
     stream: int = 0,
 ) -> None: ...
+@overload
+def run(
+    x: Tensor | Address,
+    scale: Tensor | Address,
+    bias: Tensor | Address,
+    y: _Output1,
+    mean: _Output2,
+    inv_variance: _Output3,
+    *,
+    eps: FloatScalar,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> tuple[
+    _Output1,
+    _Output2,
+    _Output3,
+]: ...
+@overload
+def run(
+    x: _First,
+    scale: Tensor | Address,
+    bias: Tensor | Address,
+    y: _Output1 | None = None,
+    mean: _Output2 | None = None,
+    inv_variance: _Output3 | None = None,
+    *,
+    eps: FloatScalar,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> tuple[
+    _Output1 | _First,
+    _Output2 | _First,
+    _Output3 | _First,
+]: ...
+def set_checks(enabled: bool) -> None: ...
 def execute_uids(
     arguments: Mapping[int, int | float], workspace_ptr: int = 0, stream: int = 0
 ) -> None: ...

@@ -3,14 +3,19 @@
 # From matmul_bias_relu.plan
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, overload
 
+from cudnn_bindgen.runtime.annotations import Address, Stream, Tensor
 from cudnn_bindgen.runtime.metadata import Operand
+from typing_extensions import Never, TypeVar
 
 FINGERPRINT: Final[str]
 GRAPH: Final[Mapping[str, object]]
 OPERANDS: Final[tuple[Operand, ...]]
 WORKSPACE_SIZE: int
+
+_First = TypeVar("_First", bound=Tensor)
+_Output1 = TypeVar("_Output1", bound=Tensor | Address, default=Never)
 
 def execute(
     a_ptr: int,
@@ -20,6 +25,29 @@ def execute(
     workspace_ptr: int = 0,
     stream: int = 0,
 ) -> None: ...
+@overload
+def run(
+    a: Tensor | Address,
+    b: Tensor | Address,
+    in_1: Tensor | Address,
+    out_0: _Output1,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> _Output1: ...
+@overload
+def run(
+    a: _First,
+    b: Tensor | Address,
+    in_1: Tensor | Address,
+    out_0: _Output1 | None = None,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> _Output1 | _First: ...
+def set_checks(enabled: bool) -> None: ...
 def execute_uids(
     arguments: Mapping[int, int], workspace_ptr: int = 0, stream: int = 0
 ) -> None: ...

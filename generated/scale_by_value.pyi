@@ -3,14 +3,19 @@
 # From scale_by_value.plan
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, overload
 
+from cudnn_bindgen.runtime.annotations import Address, FloatScalar, Stream, Tensor
 from cudnn_bindgen.runtime.metadata import Operand
+from typing_extensions import Never, TypeVar
 
 FINGERPRINT: Final[str]
 GRAPH: Final[Mapping[str, object]]
 OPERANDS: Final[tuple[Operand, ...]]
 WORKSPACE_SIZE: int
+
+_First = TypeVar("_First", bound=Tensor)
+_Output1 = TypeVar("_Output1", bound=Tensor | Address, default=Never)
 
 def execute(
     in_0_ptr: int,
@@ -19,6 +24,27 @@ def execute(
     workspace_ptr: int = 0,
     stream: int = 0,
 ) -> None: ...
+@overload
+def run(
+    in_0: Tensor | Address,
+    out_0: _Output1,
+    *,
+    alpha: FloatScalar,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> _Output1: ...
+@overload
+def run(
+    in_0: _First,
+    out_0: _Output1 | None = None,
+    *,
+    alpha: FloatScalar,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> _Output1 | _First: ...
+def set_checks(enabled: bool) -> None: ...
 def execute_uids(
     arguments: Mapping[int, int | float], workspace_ptr: int = 0, stream: int = 0
 ) -> None: ...

@@ -3,14 +3,20 @@
 # From sdpa_override.plan
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, final, overload
 
+from cudnn_bindgen.runtime.annotations import Address, Stream, Tensor
 from cudnn_bindgen.runtime.metadata import Operand
+from typing_extensions import Never, TypeVar
 
 FINGERPRINT: Final[str]
 GRAPH: Final[Mapping[str, object]]
 OPERANDS: Final[tuple[Operand, ...]]
 WORKSPACE_SIZE: int
+
+_First = TypeVar("_First", bound=Tensor)
+_Output1 = TypeVar("_Output1", bound=Tensor | Address, default=Never)
+_Output2 = TypeVar("_Output2", bound=Tensor | Address, default=Never)
 
 @final
 class Overrides:
@@ -100,6 +106,39 @@ def execute(
     stream: int = 0,
     overrides: Overrides | None = None,
 ) -> None: ...
+@overload
+def run(
+    q: Tensor | Address,
+    k: Tensor | Address,
+    v: Tensor | Address,
+    o: _Output1,
+    stats: _Output2,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+    overrides: Overrides | None = None,
+) -> tuple[
+    _Output1,
+    _Output2,
+]: ...
+@overload
+def run(
+    q: _First,
+    k: Tensor | Address,
+    v: Tensor | Address,
+    o: _Output1 | None = None,
+    stats: _Output2 | None = None,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+    overrides: Overrides | None = None,
+) -> tuple[
+    _Output1 | _First,
+    _Output2 | _First,
+]: ...
+def set_checks(enabled: bool) -> None: ...
 def execute_uids(
     arguments: Mapping[int, int],
     workspace_ptr: int = 0,

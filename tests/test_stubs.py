@@ -33,7 +33,7 @@ def run_mypy(
     )
 
 
-@pytest.mark.parametrize("module", ["scalars", "norm", "empty"])
+@pytest.mark.parametrize("module", ["scalars", "norm", "empty", "product"])
 def test_the_stub_describes_the_module(builds: Any, tmp_path: Path, module: str) -> None:
     builds.path(module)
     allowed = tmp_path / "allowed"

@@ -3,14 +3,20 @@
 # From input.json
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, overload
 
+from cudnn_bindgen.runtime.annotations import Address, Stream, Tensor
 from cudnn_bindgen.runtime.metadata import Operand
+from typing_extensions import Never, TypeVar
 
 FINGERPRINT: Final[str]
 GRAPH: Final[Mapping[str, object]]
 OPERANDS: Final[tuple[Operand, ...]]
 WORKSPACE_SIZE: int
+
+_First = TypeVar("_First", bound=Tensor)
+_Output1 = TypeVar("_Output1", bound=Tensor | Address, default=Never)
+_Output2 = TypeVar("_Output2", bound=Tensor | Address, default=Never)
 
 def execute(
     in_0_ptr: int,
@@ -23,6 +29,41 @@ def execute(
     workspace_ptr: int = 0,
     stream: int = 0,
 ) -> None: ...
+@overload
+def run(
+    in_0: Tensor | Address,
+    import_os: Tensor | Address,
+    lambda_: Tensor | Address,
+    q: Tensor | Address,
+    q_ptr: Tensor | Address,
+    name_raw: _Output1,
+    workspace_: _Output2,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> tuple[
+    _Output1,
+    _Output2,
+]: ...
+@overload
+def run(
+    in_0: _First,
+    import_os: Tensor | Address,
+    lambda_: Tensor | Address,
+    q: Tensor | Address,
+    q_ptr: Tensor | Address,
+    name_raw: _Output1 | None = None,
+    workspace_: _Output2 | None = None,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> tuple[
+    _Output1 | _First,
+    _Output2 | _First,
+]: ...
+def set_checks(enabled: bool) -> None: ...
 def execute_uids(
     arguments: Mapping[int, int], workspace_ptr: int = 0, stream: int = 0
 ) -> None: ...

@@ -3,14 +3,20 @@
 # From input.json
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, overload
 
+from cudnn_bindgen.runtime.annotations import Address, FloatScalar, Stream, Tensor
 from cudnn_bindgen.runtime.metadata import Operand
+from typing_extensions import Never, TypeVar
 
 FINGERPRINT: Final[str]
 GRAPH: Final[Mapping[str, object]]
 OPERANDS: Final[tuple[Operand, ...]]
 WORKSPACE_SIZE: int
+
+_First = TypeVar("_First", bound=Tensor)
+_Output1 = TypeVar("_Output1", bound=Tensor | Address, default=Never)
+_Output2 = TypeVar("_Output2", bound=Tensor | Address, default=Never)
 
 def execute(
     q_ptr: int,
@@ -27,6 +33,49 @@ def execute(
     workspace_ptr: int = 0,
     stream: int = 0,
 ) -> None: ...
+@overload
+def run(
+    q: Tensor | Address,
+    k: Tensor | Address,
+    v: Tensor | Address,
+    seq_q: Tensor | Address,
+    seq_kv: Tensor | Address,
+    cu_seqlens: Tensor | Address,
+    k_ragged_offset: Tensor | Address,
+    stats_ragged_offset: Tensor | Address,
+    o: _Output1,
+    stats: _Output2,
+    *,
+    attn_scale: FloatScalar = ...,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> tuple[
+    _Output1,
+    _Output2,
+]: ...
+@overload
+def run(
+    q: _First,
+    k: Tensor | Address,
+    v: Tensor | Address,
+    seq_q: Tensor | Address,
+    seq_kv: Tensor | Address,
+    cu_seqlens: Tensor | Address,
+    k_ragged_offset: Tensor | Address,
+    stats_ragged_offset: Tensor | Address,
+    o: _Output1 | None = None,
+    stats: _Output2 | None = None,
+    *,
+    attn_scale: FloatScalar = ...,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> tuple[
+    _Output1 | _First,
+    _Output2 | _First,
+]: ...
+def set_checks(enabled: bool) -> None: ...
 def execute_uids(
     arguments: Mapping[int, int | float], workspace_ptr: int = 0, stream: int = 0
 ) -> None: ...
