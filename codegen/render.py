@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.binding import Argument, Binding, PlanParts
+from cudnn_bindgen.codegen.describe import describe_run
 from cudnn_bindgen.codegen.graph import BITS, Scalar
 from cudnn_bindgen.codegen.overrides import OverrideParts, Shape, Symbol
 from cudnn_bindgen.codegen.signatures import run_signature
@@ -102,7 +103,7 @@ def _fields(binding: Binding, source: str) -> dict[str, Any]:
         "overrides": _overrides(binding, binding.overrides) if binding.overrides else None,
         "plan": _plan(binding.plan, binding.overrides is not None) if binding.plan else None,
         "run": run_signature(binding),
-        "run_doc": ["Returns the outputs: one, or a tuple of them."],
+        "run_doc": describe_run(binding),
         "source": shorten(source, 60),
         "stdint": sorted({c.c_type for c in c_types if c.c_type.endswith("_t")}),
         "table": [_docstring_row(row) for row in operand_table(binding)],

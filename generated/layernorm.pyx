@@ -130,7 +130,17 @@ def run(
 ):
     """Enqueue the graph on tensors, each of them checked first.
 
-    Returns the outputs: one, or a tuple of them.
+    x: input, BFLOAT16 [512, 1024, 1, 1], strides [1024, 1, 1, 1], aligned to 16 bytes
+    scale: input, FLOAT [1, 1024, 1, 1], strides [1024, 1, 1, 1], aligned to 16 bytes
+    bias: input, FLOAT [1, 1024, 1, 1], strides [1024, 1, 1, 1], aligned to 16 bytes
+    y: output, BFLOAT16 [512, 1024, 1, 1], strides [1024, 1, 1, 1], aligned to 16 bytes
+    mean: output, FLOAT [512, 1, 1, 1], strides [1, 1, 1, 1], aligned to 16 bytes
+    inv_variance: output, FLOAT [512, 1, 1, 1], strides [1, 1, 1, 1], aligned to 16 bytes
+    eps: scalar, FLOAT, required; added to the variance, under the square root
+    workspace: workspace_size() bytes or more; None: a block of the runtime's own
+    stream: a cudaStream_t or a framework's stream; None: the framework's current one
+    check: False: look at nothing but null addresses and alignment
+    Returns y, mean, inv_variance: what was passed, or made if left out.
     """
     cdef float _eps = float32(eps, "eps")
     cdef PyObject* given[6]

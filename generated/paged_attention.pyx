@@ -143,7 +143,23 @@ def run(
 ):
     """Enqueue the graph on tensors, each of them checked first.
 
-    Returns the outputs: one, or a tuple of them.
+    q: ragged input, HALF [16, 32, 1, 128], strides [4096, 128, 128, 1], aligned to 16 bytes
+    container_k: paged input, HALF [4096, 8, 16, 128], strides [16384, 128, 1024, 1], aligned to 16
+        bytes
+    container_v: paged input, HALF [4096, 8, 16, 128], strides [16384, 128, 1024, 1], aligned to 16
+        bytes
+    seq_q: input, INT32 [16, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
+    seq_kv: input, INT32 [16, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
+    page_table_k: input, INT32 [16, 1, 256, 1], strides [256, 256, 1, 1], aligned to 4 bytes
+    page_table_v: input, INT32 [16, 1, 256, 1], strides [256, 256, 1, 1], aligned to 4 bytes
+    ragged: input, INT32 [17, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
+    o: ragged output, HALF [16, 32, 1, 128], strides [4096, 128, 128, 1], aligned to 16 bytes
+    Paged: any number of pages.
+    Ragged: any number of tokens, in place of the batch and its longest sequence.
+    workspace: workspace_size() bytes or more; None: a block of the runtime's own
+    stream: a cudaStream_t or a framework's stream; None: the framework's current one
+    check: False: look at nothing but null addresses and alignment
+    Returns o: what was passed, or made if left out.
     """
     cdef PyObject* given[9]
     cdef void* slots[9]

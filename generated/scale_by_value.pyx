@@ -98,7 +98,13 @@ def run(
 ):
     """Enqueue the graph on tensors, each of them checked first.
 
-    Returns the outputs: one, or a tuple of them.
+    in_0: input, BFLOAT16 [4, 64, 64], strides [4096, 64, 1], aligned to 16 bytes
+    out_0: output, BFLOAT16 [4, 64, 64], strides [4096, 64, 1], aligned to 16 bytes
+    alpha: scalar, FLOAT, required
+    workspace: workspace_size() bytes or more; None: a block of the runtime's own
+    stream: a cudaStream_t or a framework's stream; None: the framework's current one
+    check: False: look at nothing but null addresses and alignment
+    Returns out_0: what was passed, or made if left out.
     """
     cdef float _alpha = float32(alpha, "alpha")
     cdef PyObject* given[2]

@@ -143,7 +143,19 @@ def run(
 ):
     """Enqueue the graph on tensors, each of them checked first.
 
-    Returns the outputs: one, or a tuple of them.
+    q: input, BFLOAT16 [3, 8, 128, 64], strides [65536, 8192, 64, 1], aligned to 16 bytes
+    k: input, BFLOAT16 [3, 8, 128, 64], strides [65536, 8192, 64, 1], aligned to 16 bytes
+    v: input, BFLOAT16 [3, 8, 128, 64], strides [65536, 8192, 64, 1], aligned to 16 bytes
+    o: input, BFLOAT16 [3, 8, 128, 64], strides [65536, 8192, 64, 1], aligned to 16 bytes
+    do: input, BFLOAT16 [3, 8, 128, 64], strides [65536, 8192, 64, 1], aligned to 16 bytes
+    lse: input, FLOAT [3, 8, 128, 1], strides [1024, 128, 1, 1], aligned to 16 bytes
+    dq: output, BFLOAT16 [3, 8, 128, 64], strides [65536, 8192, 64, 1], aligned to 16 bytes
+    dk: output, BFLOAT16 [3, 8, 128, 64], strides [65536, 8192, 64, 1], aligned to 16 bytes
+    dv: output, BFLOAT16 [3, 8, 128, 64], strides [65536, 8192, 64, 1], aligned to 16 bytes
+    workspace: workspace_size() bytes or more; None: a block of the runtime's own
+    stream: a cudaStream_t or a framework's stream; None: the framework's current one
+    check: False: look at nothing but null addresses and alignment
+    Returns dq, dk, dv: what was passed, or made if left out.
     """
     cdef PyObject* given[9]
     cdef void* slots[9]

@@ -254,7 +254,16 @@ def run(
 ):
     """Enqueue the graph on tensors, each of them checked first.
 
-    Returns the outputs: one, or a tuple of them.
+    q: input, BFLOAT16 [2, 8, 256, 128], strides [262144, 32768, 128, 1], aligned to 16 bytes
+    k: input, BFLOAT16 [2, 8, 256, 128], strides [262144, 32768, 128, 1], aligned to 16 bytes
+    v: input, BFLOAT16 [2, 8, 256, 128], strides [262144, 32768, 128, 1], aligned to 16 bytes
+    o: output, BFLOAT16 [2, 8, 256, 128], strides [262144, 32768, 128, 1], aligned to 16 bytes
+    stats: output, FLOAT [2, 8, 256, 1], strides [2048, 256, 1, 1], aligned to 16 bytes
+    workspace: workspace_size() bytes or more; None: a block of the runtime's own
+    stream: a cudaStream_t or a framework's stream; None: the framework's current one
+    check: False: look at nothing but null addresses and alignment
+    overrides: Overrides whose dims and strides stand in for those above; None: none
+    Returns o, stats: what was passed, or made if left out.
     """
     cdef PyObject* given[5]
     cdef void* slots[5]

@@ -170,7 +170,23 @@ def run(
 ):
     """Enqueue the graph on tensors, each of them checked first.
 
-    Returns the outputs: one, or a tuple of them.
+    q: ragged input, BFLOAT16 [64, 8, 4, 128], strides [4096, 128, 1024, 1], aligned to 16 bytes
+    k: ragged input, BFLOAT16 [64, 2, 128, 1024], strides [262144, 128, 1, 256], aligned to 16 bytes
+    v: ragged input, BFLOAT16 [64, 2, 1024, 128], strides [262144, 128, 256, 1], aligned to 16 bytes
+    seq_len_q: input, INT32 [64, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
+    seq_len_kv: input, INT32 [64, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
+    q_ragged_offset: input, INT64 [65, 1, 1, 1], strides [1, 1, 1, 1], aligned to 8 bytes
+    k_ragged_offset: input, INT64 [65, 1, 1, 1], strides [1, 1, 1, 1], aligned to 8 bytes
+    v_ragged_offset: input, INT64 [65, 1, 1, 1], strides [1, 1, 1, 1], aligned to 8 bytes
+    o_ragged_offset: input, INT64 [65, 1, 1, 1], strides [1, 1, 1, 1], aligned to 8 bytes
+    stats_ragged_offset: input, INT64 [65, 1, 1, 1], strides [1, 1, 1, 1], aligned to 8 bytes
+    o: ragged output, BFLOAT16 [64, 8, 4, 128], strides [4096, 128, 1024, 1], aligned to 16 bytes
+    stats: ragged output, FLOAT [64, 8, 4, 1], strides [32, 1, 8, 1], aligned to 16 bytes
+    Ragged: any number of tokens, in place of the batch and its longest sequence.
+    workspace: workspace_size() bytes or more; None: a block of the runtime's own
+    stream: a cudaStream_t or a framework's stream; None: the framework's current one
+    check: False: look at nothing but null addresses and alignment
+    Returns o, stats: what was passed, or made if left out.
     """
     cdef PyObject* given[12]
     cdef void* slots[12]

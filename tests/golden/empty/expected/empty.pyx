@@ -92,7 +92,13 @@ def run(
 ):
     """Enqueue the graph on tensors, each of them checked first.
 
-    Returns the outputs: one, or a tuple of them.
+    a: input, BFLOAT16 [0, 4, 8], strides [32, 8, 1], aligned to 2 bytes
+    b: input, BFLOAT16 [0, 8, 4], strides [32, 4, 1], aligned to 2 bytes
+    c: output, BFLOAT16 [0, 4, 4], strides [16, 4, 1], aligned to 2 bytes
+    workspace: workspace_size() bytes or more; None: a block of the runtime's own
+    stream: a cudaStream_t or a framework's stream; None: the framework's current one
+    check: False: look at nothing but null addresses and alignment
+    Returns c: what was passed, or made if left out.
     """
     cdef PyObject* given[3]
     cdef void* slots[3]

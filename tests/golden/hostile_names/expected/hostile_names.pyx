@@ -127,7 +127,18 @@ def run(
 ):
     """Enqueue the graph on tensors, each of them checked first.
 
-    Returns the outputs: one, or a tuple of them.
+    in_0: input \"\"\"\"\", BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
+    import_os: input \"\\\\\"\"\"\\nimport os\\n\", BFLOAT16 [2, 4], strides [4, 1], aligned to 16
+        bytes
+    lambda_: input \"lambda\", BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
+    q: input, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
+    q_ptr: input, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
+    name_raw: output \"{{ name }}{% raw %}\", BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
+    workspace_: output \"workspace\", BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
+    workspace: workspace_size() bytes or more; None: a block of the runtime's own
+    stream: a cudaStream_t or a framework's stream; None: the framework's current one
+    check: False: look at nothing but null addresses and alignment
+    Returns name_raw, workspace_: what was passed, or made if left out.
     """
     cdef PyObject* given[7]
     cdef void* slots[7]

@@ -159,7 +159,23 @@ def run(
 ):
     """Enqueue the graph on tensors, each of them checked first.
 
-    Returns the outputs: one, or a tuple of them.
+    q: ragged input, BFLOAT16 [3, 8, 128, 64], strides [2147483647, 64, 512, 1], aligned to 16 bytes
+    k: ragged input, BFLOAT16 [3, 8, 128, 64], strides [2147483647, 64, 512, 1], aligned to 16 bytes
+    v: ragged input, BFLOAT16 [3, 8, 128, 64], strides [2147483647, 64, 512, 1], aligned to 16 bytes
+    seq_q: input, INT32 [3, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
+    seq_kv: input, INT32 [3, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
+    cu_seqlens: input, INT32 [4, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
+    k_ragged_offset: input, INT32 [4, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
+    stats_ragged_offset: input, INT32 [4, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
+    o: ragged output, BFLOAT16 [3, 8, 128, 64], strides [2147483647, 64, 512, 1], aligned to 16
+        bytes
+    stats: ragged output, FLOAT [3, 8, 128, 1], strides [1024, 128, 1, 1], aligned to 16 bytes
+    Ragged: any number of tokens, in place of the batch and its longest sequence.
+    attn_scale: scalar, FLOAT, default 0.125; multiplies Q K^T, typically 1 / sqrt(d)
+    workspace: workspace_size() bytes or more; None: a block of the runtime's own
+    stream: a cudaStream_t or a framework's stream; None: the framework's current one
+    check: False: look at nothing but null addresses and alignment
+    Returns o, stats: what was passed, or made if left out.
     """
     cdef float _attn_scale = float32(attn_scale, "attn_scale")
     cdef PyObject* given[10]

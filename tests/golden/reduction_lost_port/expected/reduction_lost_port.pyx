@@ -95,7 +95,13 @@ def run(
 ):
     """Enqueue the graph on tensors, each of them checked first.
 
-    Returns the outputs: one, or a tuple of them.
+    x: input, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
+    operand: input, INT32 [3], strides [1], aligned to 16 bytes
+    y: output, FLOAT [1, 4], strides [4, 1], aligned to 16 bytes
+    workspace: workspace_size() bytes or more; None: a block of the runtime's own
+    stream: a cudaStream_t or a framework's stream; None: the framework's current one
+    check: False: look at nothing but null addresses and alignment
+    Returns y: what was passed, or made if left out.
     """
     cdef PyObject* given[3]
     cdef void* slots[3]

@@ -161,7 +161,21 @@ def run(
 ):
     """Enqueue the graph on tensors, each of them checked first.
 
-    Returns the outputs: one, or a tuple of them.
+    x: input, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
+    out_0: output, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
+    alpha: scalar, FLOAT, required
+    seed: scalar, INT64, required
+    in_11: scalar, HALF, required
+    beta: scalar, FLOAT, default 0.125
+    shift: scalar, HALF, default 1.0
+    bias: scalar, BFLOAT16, default nan
+    count: scalar, INT64, default 1099511627776
+    steps: scalar, INT32, default -3
+    rate: scalar, DOUBLE, default 0.1
+    workspace: workspace_size() bytes or more; None: a block of the runtime's own
+    stream: a cudaStream_t or a framework's stream; None: the framework's current one
+    check: False: look at nothing but null addresses and alignment
+    Returns out_0: what was passed, or made if left out.
     """
     cdef float _alpha = float32(alpha, "alpha")
     cdef int64_t _seed = int64(seed, "seed")
