@@ -7,6 +7,8 @@ import struct
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uintptr_t
 from libc.string cimport memcpy
 
+from cudnn_bindgen.runtime.dlpack cimport DL_CPU, DL_CUDA_HOST
+
 from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError
 
 
@@ -21,8 +23,10 @@ cdef void* convert_address(object value, str argument) except? NULL:
 
 
 cdef double convert_float(object value, str argument) except? -1:
-    """A number that is no plain float: ints, NumPy scalars."""
-    if isinstance(value, (str, bytes, bytearray)) or _is_array(value):
+    """A number that is no plain float: ints, NumPy scalars, host tensors of one element."""
+    if _is_array(value):
+        value = _host_value(value, argument)
+    if isinstance(value, (str, bytes, bytearray)):
         raise OperandTypeError(argument, "a number", _describe(value))
     try:
         return float(value)
@@ -33,7 +37,9 @@ cdef double convert_float(object value, str argument) except? -1:
 
 
 cdef int64_t convert_int(object value, str argument, int bits) except? -1:
-    """A signed integer of `bits` bits."""
+    """A signed integer of `bits` bits, or a host tensor of one."""
+    if _is_array(value):
+        value = _host_value(value, argument)
     number = _integer(value, argument, "an int")
     cdef object limit = 1  # a Python int, which a shift by 63 does not overflow
     limit <<= bits - 1
@@ -91,6 +97,21 @@ cdef object _integer(object value, str argument, str expected):
 
 cdef bint _is_array(object value):
     return hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
+
+
+cdef object _host_value(object value, str argument):
+    """The one element of a host tensor: reading device memory would wait for the GPU."""
+    expected = "a number, or a host tensor of one element"
+    try:
+        on_host = value.__dlpack_device__()[0] in (DL_CPU, DL_CUDA_HOST)
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise OperandTypeError(argument, expected, f"{_describe(value)}: {error}") from error
+    if not on_host:
+        raise OperandTypeError(argument, expected, f"{_describe(value)} in device memory")
+    try:
+        return value.item()
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+        raise OperandTypeError(argument, expected, f"{_describe(value)}: {error}") from error
 
 
 cdef str _describe(object value):

@@ -32,6 +32,7 @@ cdef extern from "tensor_checks.hpp" namespace "cudnn_bindgen" nogil:
         vector[int64_t] stride
         vector[AcceptedType] types
         vector[int] shares
+        void finish()
 
     cppclass TensorRules:
         vector[TensorRule] operands

@@ -73,6 +73,7 @@ cdef TensorRule _rule(object operand, int kind, int free_axis) except *:
         accepted.data_type = stored.code | stored.bits << 8 | stored.lanes << 16
         accepted.pack = stored.pack
         rule.types.push_back(accepted)
+    rule.finish()
     return rule
 
 
