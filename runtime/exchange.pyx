@@ -90,6 +90,17 @@ cdef class _Managed:
             self.tensor.deleter(self.tensor)
 
 
+cdef class _Capsule:
+    """Lets go of a capsule that nobody consumed: it then gives its tensor back."""
+
+    cdef object capsule
+
+    def __dealloc__(self):
+        # Here and not by the list: Cython puts an exception that is on its way aside, and the
+        # capsule's destructor may run Python code, which would lose it.
+        self.capsule = None
+
+
 cdef const DLPackExchangeAPI* exchange_api(object item) except? NULL:
     """The exchange API of the object's type; NULL if it has none of version 1."""
     cdef const DLPackExchangeAPI* api = known_types().find(<void*>Py_TYPE(item))
@@ -193,8 +204,7 @@ cdef Given _read_dlpack(
         raise OperandError(
             argument, "a tensor that can be shared", f"{describe_object(item)}: {error}"
         ) from error
-    # A capsule that nobody consumes gives its tensor back when it dies.
-    owned.append(capsule)
+    owned.append(_hold(capsule))
     if PyCapsule_IsValid(capsule, "dltensor_versioned"):
         return _from_versioned(
             <DLManagedTensorVersioned*>PyCapsule_GetPointer(capsule, "dltensor_versioned"),
@@ -202,6 +212,12 @@ cdef Given _read_dlpack(
     out[0] = (<DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")).dl_tensor
     _add_strides(out, owned)
     return GIVEN_TENSOR
+
+
+cdef _Capsule _hold(object capsule):
+    cdef _Capsule held = _Capsule()
+    held.capsule = capsule
+    return held
 
 
 cdef Given _from_versioned(
