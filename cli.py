@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.binding import Binding, bind
-from cudnn_bindgen.codegen.command_options import override_options, reading_options
+from cudnn_bindgen.codegen.command_errors import Group, fail
+from cudnn_bindgen.codegen.command_options import (
+    override_options,
+    reading_options,
+    torch_options,
+)
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
 from cudnn_bindgen.codegen.graph import Graph
+from cudnn_bindgen.codegen.modules import Named, render_modules
 from cudnn_bindgen.codegen.naming import check_module_name, module_name
-from cudnn_bindgen.codegen.options import ReadOptions
+from cudnn_bindgen.codegen.options import ReadOptions, TorchOptions
 from cudnn_bindgen.codegen.output import depfile as dependency_rule
 from cudnn_bindgen.codegen.output import find_differences, write_files
 from cudnn_bindgen.codegen.overrides import OverrideOptions
@@ -31,31 +35,10 @@ _MOST_WARNINGS = 20
 _GRAPH = click.Path(path_type=Path)
 
 
-class _Group(click.Group):
-    """Turns every expected failure into one line on stderr and exit 2."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except (GraphFormatError, EmitError) as error:
-            _fail(str(error))
-        except BrokenPipeError:
-            raise  # click ends quietly when a reader such as `head` has gone
-        except OSError as error:
-            name = os.fsdecode(error.filename) if error.filename else "error"
-            _fail(f"{name}: {error.strerror or error}")
-
-
-def _fail(*lines: str) -> NoReturn:
-    for line in lines:
-        click.echo(printable(line), err=True)
-    sys.exit(2)
-
-
 _LIST = click.option("--list", "is_list", is_flag=True, help="Only list the graphs of a log.")
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="cudnn-bindgen")
 def main() -> None:
     """Emit and build Cython bindings specialised for serialized cuDNN graphs."""
@@ -70,6 +53,7 @@ Examples:
   cudnn-bindgen emit attn.plan -o mymodel/_attn.pyx --check        # exit 1 if not up to date
   cudnn-bindgen emit run.log --list                    # the graphs that a log holds
   cudnn-bindgen emit run.log --index 2 -o attn.pyx     # the second of them
+  cudnn-bindgen emit attn.plan --torch --backward attn_bwd.plan    # also attn_torch.py
 """
 )
 @click.argument("graph", type=_GRAPH)
@@ -80,6 +64,7 @@ Examples:
 @_LIST
 @reading_options
 @override_options
+@torch_options
 def emit(
     graph: Path,
     output: str | None,
@@ -89,6 +74,7 @@ def emit(
     is_list: bool,
     reading: ReadOptions,
     overriding: OverrideOptions,
+    torch: TorchOptions,
 ) -> None:
     """Write the binding of GRAPH: a .pyx module, its .pyi stub and its .pxd declarations.
 
@@ -97,18 +83,17 @@ def emit(
     if is_list:
         _list(graph, reading, as_json=False)
         return
-    binding = bind(_read(graph, reading), choose_options(graph, overriding))
     target = Path(output) if output not in (None, "-") else None
     if target is not None and target.suffix != ".pyx":
         raise EmitError(f'--output: expected a file name that ends in .pyx, got "{output}"')
     if target is not None and name is not None and name != target.stem:
         raise EmitError(f"--name: expected {target.stem}, the stem of --output, got {name}")
-    if output == "-" and (check or depfile):
-        raise EmitError("--output: expected a file for --check and --depfile, got -")
+    if output == "-" and (check or depfile or torch.namespace is not None):
+        raise EmitError("--output: expected a file for --check, --depfile and --torch, got -")
     if depfile and is_stdin(graph):
         raise EmitError("--depfile: expected GRAPH to be a file, got -")
     module = _module(graph, target.stem if target is not None and name is None else name)
-    files = render(binding, module, _source(graph))
+    files = _render(_named(graph, module, reading, overriding), reading, torch)
     if output == "-":
         click.echo(files[f"{module}.pyx"], nl=False)
         return
@@ -119,7 +104,7 @@ def emit(
             click.echo(difference, nl=False)
         sys.exit(1 if differences else 0)
     if depfile:
-        sources = [graph, *sidecars(graph)]
+        sources = [file for one in (graph, *torch.backward) for file in (one, *sidecars(one))]
         rule = dependency_rule([directory / file for file in sorted(files)], sources)
         write_files(depfile.parent, {depfile.name: rule})
     write_files(directory, files)
@@ -144,6 +129,7 @@ Examples:
 )
 @reading_options
 @override_options
+@torch_options
 def build(
     graphs: tuple[Path, ...],
     directory: Path,
@@ -151,9 +137,11 @@ def build(
     jobs: int | None,
     reading: ReadOptions,
     overriding: OverrideOptions,
+    torch: TorchOptions,
 ) -> None:
     """Emit each GRAPH and compile it. What is up to date is left alone."""
-    for option, value in (("--name", name), ("--index", reading.index)):
+    single = (("--name", name), ("--index", reading.index), ("--backward", torch.backward or None))
+    for option, value in single:
         if value is not None and len(graphs) > 1:
             raise EmitError(f"{option}: expected one GRAPH, got several")
     files: dict[str, dict[str, str]] = {}
@@ -165,13 +153,13 @@ def build(
                 f"module name: expected one graph for {module}, got {origin[module]} and {graph}"
             )
         origin[module] = graph
-        binding = bind(_read(graph, reading), choose_options(graph, overriding))
-        files[module] = render(binding, module, _source(graph))
+        files[module] = _render(_named(graph, module, reading, overriding), reading, torch)
     for emitted in files.values():
         write_files(directory, emitted)
     from cudnn_bindgen.codegen.compile_all import compile_all
 
-    if not compile_all([directory / f"{module}.pyx" for module in files], directory, jobs):
+    names = sorted(file for emitted in files.values() for file in emitted if file.endswith(".pyx"))
+    if not compile_all([directory / file for file in names], directory, jobs):
         sys.exit(2)
 
 
@@ -204,7 +192,7 @@ def show(graph: Path, as_json: bool, launch: bool, is_list: bool, reading: ReadO
     except GraphFormatError as error:
         if as_json:
             _print_json({"refused": explain(error)})
-        _fail(str(error), *([] if as_json else explain_lines(error)))
+        fail(str(error), *([] if as_json else explain_lines(error)))
     binding = bind(model)
     document = as_document(model, binding)
     if launch:
@@ -245,7 +233,7 @@ def _describe_launch(graph: Path, binding: Binding) -> list[dict[str, object]]:
         try:
             compiled = compile_module(directory / f"{module}.pyx", directory)
         except CompileError as error:
-            _fail(f"{graph}: {error}")
+            fail(f"{graph}: {error}")
         spec = importlib.util.spec_from_file_location(module, compiled)
         if spec is None or spec.loader is None:
             raise EmitError(f"{compiled}: expected an extension module")
@@ -254,8 +242,21 @@ def _describe_launch(graph: Path, binding: Binding) -> list[dict[str, object]]:
         try:
             nodes: list[dict[str, object]] = loaded.launch_nodes()
         except BindingError as error:
-            _fail(f"{graph}: {error}")
+            fail(f"{graph}: {error}")
         return nodes
+
+
+def _named(graph: Path, module: str, reading: ReadOptions, overriding: OverrideOptions) -> Named:
+    binding = bind(_read(graph, reading), choose_options(graph, overriding))
+    return Named(module, binding, _source(graph))
+
+
+def _render(module: Named, reading: ReadOptions, torch: TorchOptions) -> dict[str, str]:
+    allowed = ReadOptions(None, reading.allow_newer, reading.strict)
+    backwards = [
+        _named(graph, _module(graph, None), allowed, OverrideOptions()) for graph in torch.backward
+    ]
+    return render_modules(module, backwards, torch.namespace)
 
 
 def _read(graph: Path, reading: ReadOptions) -> Graph:

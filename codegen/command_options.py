@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 
-from cudnn_bindgen.codegen.options import ReadOptions
+from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.options import ReadOptions, TorchOptions
 from cudnn_bindgen.codegen.overrides import OverrideOptions
 
 
@@ -44,5 +46,42 @@ def override_options(command: Callable[..., None]) -> Callable[..., None]:
         *arguments: object, symbols: tuple[str, ...], unbounded: bool, **rest: object
     ) -> None:
         command(*arguments, overriding=OverrideOptions(symbols, unbounded), **rest)
+
+    return wrapped
+
+
+_NAMESPACE = "cudnn_bindgen"
+
+
+def torch_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that ask for operators of PyTorch, as one `torch` argument."""
+
+    @click.option("--torch", "is_wanted", is_flag=True, help="Also write NAME_torch.py, operators.")
+    @click.option(
+        "--torch-namespace",
+        "namespace",
+        metavar="NS",
+        help=f"Register torch.ops.NS.NAME; default {_NAMESPACE}.",
+    )
+    @click.option(
+        "--backward",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        metavar="GRAPH",
+        help="Graph of gradients, for autograd; may be repeated. See docs/torch.md.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *arguments: object,
+        is_wanted: bool,
+        namespace: str | None,
+        backward: tuple[Path, ...],
+        **rest: object,
+    ) -> None:
+        if not is_wanted and (backward or namespace is not None):
+            option = "--backward" if backward else "--torch-namespace"
+            raise EmitError(f"{option}: expected --torch, got none")
+        wanted = (_NAMESPACE if namespace is None else namespace) if is_wanted else None
+        command(*arguments, torch=TorchOptions(wanted, backward), **rest)
 
     return wrapped

@@ -1,8 +1,9 @@
-"""What a user allows of a graph file, and which graph of several is meant."""
+"""What a user allows of a graph file, which graph of several is meant, and what else is wanted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +26,19 @@ class ReadOptions:
 
 
 DEFAULT = ReadOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class TorchOptions:
+    """Whether operators of PyTorch are emitted, and how.
+
+    Attributes
+    ----------
+    namespace
+        Where they are registered; None for no operators.
+    backward
+        Graph files that compute gradients.
+    """
+
+    namespace: str | None = None
+    backward: tuple[Path, ...] = ()

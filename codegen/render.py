@@ -71,19 +71,24 @@ def render(binding: Binding, module: str, source: str) -> dict[str, str]:
         ``{"NAME.pyx": text, "NAME.pyi": text, "NAME.pxd": text}``, pure ASCII, the same bytes on
         every run and every machine.
     """
+    fields = _fields(binding, source)
+    return {
+        f"{module}.{suffix}": fill_template(f"module.{suffix}.jinja", fields)
+        for suffix in _SUFFIXES
+    }
+
+
+def fill_template(name: str, fields: dict[str, Any]) -> str:
+    """Fill a template of templates/; each of its fields must be in `fields`."""
     environment = Environment(
         loader=PackageLoader("cudnn_bindgen", "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - Cython, not HTML; text.py escapes
+        autoescape=False,  # noqa: S701 - code, not HTML; text.py escapes
     )
-    fields = _fields(binding, source)
-    return {
-        f"{module}.{suffix}": environment.get_template(f"module.{suffix}.jinja").render(fields)
-        for suffix in _SUFFIXES
-    }
+    return environment.get_template(name).render(fields)
 
 
 def _fields(binding: Binding, source: str) -> dict[str, Any]:
@@ -106,8 +111,8 @@ def _fields(binding: Binding, source: str) -> dict[str, Any]:
         "run_doc": describe_run(binding),
         "source": shorten(source, 60),
         "stdint": sorted({c.c_type for c in c_types if c.c_type.endswith("_t")}),
-        "table": [_docstring_row(row) for row in operand_table(binding)],
-        "title": _docstring_row(describe_nodes(binding), 90),
+        "table": [docstring_row(row) for row in operand_table(binding)],
+        "title": docstring_row(describe_nodes(binding), 90),
         "uid_value_type": "int | float" if binding.scalars else "int",
         "version": __version__,
     }
@@ -142,7 +147,7 @@ def operand_table(binding: Binding) -> list[str]:
     ]
 
 
-def _docstring_row(text: str, width: int = 100) -> str:
+def docstring_row(text: str, width: int = 100) -> str:
     """Return what stands in a docstring for a line of text, cut to `width` columns there."""
     row = quoted(shorten(text, width))
     # Quoting at most doubles a text.

@@ -1,0 +1,58 @@
+"""Named bindings → all files of a module: its own, its gradients', their operators of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cudnn_bindgen.codegen.binding import Binding
+from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.render_torch import render_torch
+from cudnn_bindgen.codegen.torch_autograd import derive
+from cudnn_bindgen.codegen.torch_operator import make_operator
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A binding with the name of its module and the base name of its graph file."""
+
+    module: str
+    binding: Binding
+    source: str
+
+
+def render_modules(
+    module: Named, backwards: Sequence[Named] = (), namespace: str | None = None
+) -> dict[str, str]:
+    """Render a module and those that compute its gradients, as {file name: text}.
+
+    `namespace` is where operators of PyTorch are registered; None for none of them.
+
+    Raises
+    ------
+    EmitError
+        Two modules have one name, PyTorch cannot hold an output, or the gradients do not fit.
+    """
+    every = [module, *backwards]
+    files: dict[str, str] = {}
+    for one in every:
+        files |= render(one.binding, one.module, one.source)
+    if namespace is None:
+        return files
+    _check_names(every)
+    derivative = None
+    if backwards:
+        derivative = derive(module.binding, [(one.module, one.binding) for one in backwards])
+    for one in every:
+        operator = make_operator(one.binding, one.module, namespace)
+        gradients = derivative if one is module else None
+        files |= render_torch(operator, gradients, one.binding, one.source)
+    return files
+
+
+def _check_names(every: Sequence[Named]) -> None:
+    names = [name for one in every for name in (one.module, f"{one.module}_torch")]
+    for name in names:
+        if names.count(name) > 1:
+            raise EmitError(f"module name: expected one graph for {name}, got several: rename one")
