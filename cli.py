@@ -88,8 +88,10 @@ def emit(
         raise EmitError(f'--output: expected a file name that ends in .pyx, got "{output}"')
     if target is not None and name is not None and name != target.stem:
         raise EmitError(f"--name: expected {target.stem}, the stem of --output, got {name}")
-    if output == "-" and (check or depfile or torch.namespace is not None):
-        raise EmitError("--output: expected a file for --check, --depfile and --torch, got -")
+    if output == "-" and (check or depfile):
+        raise EmitError("--output: expected a file for --check and --depfile, got -")
+    if output == "-" and torch.namespace is not None:
+        raise EmitError("--output: expected a file for --torch, got -")
     if depfile and is_stdin(graph):
         raise EmitError("--depfile: expected GRAPH to be a file, got -")
     module = _module(graph, target.stem if target is not None and name is None else name)

@@ -68,17 +68,17 @@ def _fields(operator: Operator) -> dict[str, Any]:
         "refusal": _literals(
             f"{qualified}: no gradient is defined: emit it with --backward (what computes a "
             "gradient has none of its own)",
-            84,
+            90,
         ),
         "refusal_out": _literals(
             f"{qualified}_out: expected no tensor that requires gradients: they flow through "
             f"{qualified} alone",
-            80,
+            86,
         ),
         "returned": "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]",
         "scalars": [_scalar(scalar) for scalar in operator.scalars],
-        "schema": _literals(operator.schema, 88, end=","),
-        "schema_out": _literals(operator.schema_out, 88, end=","),
+        "schema": _literals(operator.schema, 93, end=","),
+        "schema_out": _literals(operator.schema_out, 93, end=","),
         "sibling": literal(module),
         "star": "" if count == 1 else "*",
     }

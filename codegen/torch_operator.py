@@ -44,12 +44,10 @@ _OWN_NAMES = """
     _IS_OLD _LIBRARY _MODULE _OPERATOR _OPERATOR_OUT _TAGS _allocate _arrived _as_passed _backward
     _check_detached _fake _fake_out _increment_version _kernel _kernel_out _key _launch _library
     _refuse _setup_context _sibling
-    Ellipsis NotImplementedError RuntimeError all any float getattr hasattr int len next range
-    sorted str tuple zip
+    RuntimeError all any float getattr hasattr int len list next range sorted str tuple zip
 """
-# What `torch.ops.NAMESPACE` has besides operators.
-_NAMESPACE_NAMES = "name"
-_TAKEN = frozenset([*_OWN_NAMES.split(), _NAMESPACE_NAMES])
+# What a schema cannot call an operator, and what a namespace has besides operators.
+_TAKEN = frozenset([*_OWN_NAMES.split(), "Ellipsis", "name"])
 
 # PyTorch's own, or no namespace but a function of `torch.ops`.
 _NAMESPACES = """
