@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from cudnn_bindgen.codegen.binding import Argument
 from cudnn_bindgen.codegen.graph import BITS
+
+_Sizes: TypeAlias = tuple[int, ...]
 
 
 def why_not_saved(forward: Argument, backward: Argument) -> str:
@@ -19,7 +22,7 @@ def why_not_saved(forward: Argument, backward: Argument) -> str:
     if _kind(forward) == "dense":  # an order of its own, which goes by the axes
         same = forward.dim == backward.dim
     else:
-        same = _memory(forward.dim, forward.stride) == _memory(backward.dim, backward.stride)
+        same = _lie_alike(_natural(forward), _natural(backward))
     return "" if same else _layout_problem(forward, backward)
 
 
@@ -56,7 +59,7 @@ def memory_order(argument: Argument) -> tuple[int, ...]:
     return tuple(sorted(range(len(stride)), key=lambda axis: -stride[axis]))
 
 
-def _natural(argument: Argument) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _natural(argument: Argument) -> tuple[_Sizes, _Sizes]:
     """Dims and strides before lowering swapped the last two axes, if it did."""
     dim, stride = argument.dim, argument.stride
     layout = argument.layout
@@ -75,13 +78,26 @@ def _long_axes(dim: Sequence[int]) -> list[int]:
     return [size for size in dim if size != 1]
 
 
-def _memory(dim: Sequence[int], stride: Sequence[int]) -> list[tuple[int, int]]:
-    """Extents and strides in the order of memory, neighbours that lie densely as one."""
-    if 0 in dim:
-        return []
-    axes = sorted((step, size) for step, size in zip(stride, dim, strict=True) if size > 1)
+def _lie_alike(one: tuple[_Sizes, _Sizes], other: tuple[_Sizes, _Sizes]) -> bool:
+    """Whether two layouts are the same elements in the same order, as `run` compares them.
+
+    With equal extents the strides must be equal; otherwise one may be a view of the other.
+    """
+    if 0 in one[0]:
+        return True
+    if _long_axes(one[0]) == _long_axes(other[0]):
+        return _axes(*one) == _axes(*other)
+    return _memory(_axes(*one)) == _memory(_axes(*other))
+
+
+def _axes(dim: _Sizes, stride: _Sizes) -> list[tuple[int, int]]:
+    return [(step, size) for step, size in zip(stride, dim, strict=True) if size > 1]
+
+
+def _memory(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Strides and extents, the innermost first, neighbours that lie densely as one."""
     merged: list[tuple[int, int]] = []
-    for step, size in axes:
+    for step, size in sorted(axes):
         if merged and merged[-1][0] * merged[-1][1] == step:
             inner = merged.pop()
             merged.append((inner[0], inner[1] * size))
