@@ -1,8 +1,13 @@
-"""Outputs that a caller of `run` left out: made by the framework of the first tensor it gave."""
+"""Outputs that a caller of `run` left out: made by the framework of the first tensor it gave.
+
+PyTorch and CuPy make tensors of any strides. For other frameworks there is the allocator of DLPack's
+exchange API, which makes row-major ones.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from cudnn_bindgen.runtime.errors import OperandError
@@ -13,7 +18,13 @@ Sizes = tuple[int, ...]
 
 
 def allocate_output(
-    like: Any, name: str, operand: Operand, dim: Sizes, stride: Sizes, is_ragged: bool
+    like: Any,
+    name: str,
+    operand: Operand,
+    dim: Sizes,
+    stride: Sizes,
+    is_ragged: bool,
+    by_exchange: Callable[[Sizes, tuple[int, int, int]], Any],
 ) -> Any:
     """Return an uninitialised tensor on the device of `like`.
 
@@ -27,6 +38,8 @@ def allocate_output(
         What they are in this call, in elements of cuDNN's data type.
     is_ragged
         Its sequences lie where offsets say: only a layout without gaps is sure to hold them.
+    by_exchange
+        Makes a row-major tensor of dims and DLDataType by the exchange API of `like`.
 
     Raises
     ------
@@ -45,12 +58,13 @@ def allocate_output(
         raise OperandError(name, f"a tensor; frameworks have no {operand.data_type}", "None")
     if hasattr(like, "new_empty_strided"):
         return _by_torch(like, name, type_name, dim, stride)
-    root = type(like).__module__.partition(".")[0]
-    if root == "cupy":
+    if type(like).__module__.partition(".")[0] == "cupy":
         return _by_cupy(sys.modules["cupy"], name, type_name, dim, stride)
-    raise OperandError(
-        name, f"a tensor; {root} cannot make one of dims {dim} with strides {stride}", "None"
-    )
+    if not _is_row_major(dim, stride):
+        raise OperandError(
+            name, f"a tensor; its framework can make no strides {list(stride)} for it", "None"
+        )
+    return by_exchange(dim, STORED[operand.data_type][0][:3])
 
 
 def _by_torch(like: Any, name: str, type_name: str, dim: Sizes, stride: Sizes) -> Any:
@@ -92,6 +106,15 @@ def _in_stored_elements(
     return tuple(packed), tuple(
         step if axis == inner[0] else max(1, step // pack) for axis, step in enumerate(stride)
     )
+
+
+def _is_row_major(dim: Sizes, stride: Sizes) -> bool:
+    following = 1
+    for extent, step in zip(reversed(dim), reversed(stride), strict=True):
+        if extent > 1 and step != following:
+            return False
+        following *= extent
+    return True
 
 
 def _is_dense(dim: Sizes, stride: Sizes) -> bool:

@@ -9,3 +9,6 @@ cdef Given read_exchanged(
 cdef Given read_other(object item, str argument, void* stream, DLTensor* out, list owned) except *
 cdef void* current_stream(const DLPackExchangeAPI* api, const DLTensor* tensor) except? NULL
 cdef void* stream_address(object stream) except? NULL
+cdef object make_exchanged(
+    const DLPackExchangeAPI* api, const DLTensor* prototype, str argument
+)

@@ -6,9 +6,10 @@ object (about 30 ns). Everything else is slower and puts what it borrows from in
 that the caller drops after the call, whatever happens: that is all there is to release.
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.exc cimport PyErr_SetString
 from cpython.object cimport PyTypeObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uintptr_t
 
 from cudnn_bindgen.runtime.arguments cimport address, convert_address
@@ -185,6 +186,33 @@ cdef void* stream_address(object stream) except? NULL:
         if value is not None:
             return address(value, "stream")
     return address(stream, "stream")
+
+
+cdef object make_exchanged(
+    const DLPackExchangeAPI* api, const DLTensor* prototype, str argument
+):
+    """A new row-major tensor of the prototype's dims, type and device."""
+    cdef DLManagedTensorVersioned* made = NULL
+    cdef void* result = NULL
+    cdef DLTensor wanted = prototype[0]
+    wanted.data = NULL
+    wanted.strides = NULL
+    wanted.byte_offset = 0
+    try:
+        if api.managed_tensor_allocator(&wanted, &made, NULL, _set_error) != 0:
+            _propagate()
+        # Takes the managed tensor over, also when it fails.
+        if api.managed_tensor_to_py_object_no_sync(made, &result) != 0:
+            _propagate()
+    except Exception as error:
+        raise OperandError(argument, f"a tensor; making one failed: {error}", "None") from error
+    item = <object>result
+    Py_DECREF(item)  # the function gave a reference, Cython took another
+    return item
+
+
+cdef void _set_error(void* context, const char* kind, const char* message) noexcept with gil:
+    PyErr_SetString(MemoryError if kind == b"MemoryError" else RuntimeError, message)
 
 
 cdef Given _read_dlpack(

@@ -5,10 +5,13 @@ import sys
 from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uintptr_t
+from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.arguments cimport address
 from cudnn_bindgen.runtime.dlpack cimport DLPackExchangeAPI, DLTensor
-from cudnn_bindgen.runtime.exchange cimport exchange_api, read_exchanged, read_other
+from cudnn_bindgen.runtime.exchange cimport (
+    exchange_api, make_exchanged, read_exchanged, read_other,
+)
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.tensor_checks cimport (
     CUDA, CUDA_MANAGED, GIVEN_ADDRESS, GIVEN_READ_ONLY, NOT_YET_READ, UNKNOWN_DEVICE, Given,
@@ -20,6 +23,7 @@ from cudnn_bindgen.runtime.tensor_layout cimport (
 
 from cudnn_bindgen.runtime import tensor_errors
 from cudnn_bindgen.runtime.allocate import allocate_output
+from cudnn_bindgen.runtime.errors import OperandError
 
 cdef enum:
     WORKSPACE_ALIGNMENT = 128    # bytes, as in graph.pyx
@@ -90,9 +94,36 @@ cdef Given _read(object item, str name, void* stream, DLTensor* tensor, list own
     return read_other(item, name, stream, tensor, owned)
 
 
+cdef class _Maker:
+    """Makes a row-major tensor by the exchange API of `like`, on the prototype's device."""
+
+    cdef object like
+    cdef str name
+    cdef DLTensor prototype
+
+    def __call__(self, dim, data_type):
+        cdef const DLPackExchangeAPI* api = exchange_api(self.like)
+        cdef vector[int64_t] sizes = dim
+        if api == NULL:
+            kind = type(self.like).__name__
+            raise OperandError(self.name, f"a tensor; {kind} has no way to make one", "None")
+        self.prototype.ndim = <int>sizes.size()
+        self.prototype.shape = sizes.data()
+        self.prototype.dtype.code, self.prototype.dtype.bits, self.prototype.dtype.lanes = (
+            data_type)
+        return make_exchanged(api, &self.prototype, self.name)
+
+
 cdef object _make(Graph* graph, const TensorCall* call, int slot, object like):
     cdef Strided expected = call.expected_of(slot)
-    cdef int axis
+    cdef _Maker maker = _Maker()
+    cdef int axis, other
+    maker.like = like
+    maker.name = _name(call, slot)
+    for other in range(call.count()):
+        if call.given[other] not in (GIVEN_ADDRESS, NOT_YET_READ):
+            maker.prototype.device = call.tensors[other].device
+            break
     return allocate_output(
         like,
         _name(call, slot),
@@ -100,6 +131,7 @@ cdef object _make(Graph* graph, const TensorCall* call, int slot, object like):
         tuple([expected.dim[axis] for axis in range(expected.rank)]),
         tuple([expected.stride[axis] for axis in range(expected.rank)]),
         call.rules.operands[slot].layout.kind == LayoutKind.kRagged,
+        maker,
     )
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, freethreading_compatible=True
-"""What is wrong with a call's tensors → OperandError: the facts; the words are tensor_errors.py's."""
+"""What is wrong with a call's tensors → OperandError: the facts for tensor_errors.py's words."""
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 

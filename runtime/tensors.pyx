@@ -178,8 +178,12 @@ cdef int _read_exchanged(TensorCall* call, PyObject** given, int* first) except 
             _clear_error()  # it is read again, where there is time to say why
             call.given[slot] = NOT_YET_READ
             left += 1
-        elif first[0] < 0:
-            first[0] = slot
+        else:
+            if tensor.strides == NULL and tensor.ndim > 0:  # row-major, before DLPack 1.2
+                call.given[slot] = NOT_YET_READ
+                left += 1
+            if first[0] < 0:
+                first[0] = slot
     return left
 
 
