@@ -134,9 +134,10 @@ def _pointwise_outputs(graph: Graph, tensors: Mapping[int, Tensor]) -> dict[int,
             if output in leads_to:
                 targets.add(leads_to[output])
         target = targets.pop() if node.tag == "POINTWISE" and len(targets) == 1 else None
-        made = {tensors[output].dim for _, output in node.outputs} - {()}
+        made = {tensors[output].dim for _, output in node.outputs}
         for uid in _read_by(node):
-            is_broadcast = bool(made - {tensors[uid].dim})
+            # A virtual tensor may have no dims yet.
+            is_broadcast = bool(tensors[uid].dim) and bool(made - {tensors[uid].dim, ()})
             own = None if is_broadcast else target
             leads_to[uid] = own if leads_to.get(uid, own) == own else None
     return leads_to

@@ -1,7 +1,7 @@
 """Outputs that a caller of `run` left out: made by the framework of the first tensor it gave.
 
-PyTorch and CuPy make tensors of any strides. For other frameworks there is the allocator of DLPack's
-exchange API, which makes row-major ones.
+PyTorch and CuPy make tensors of any strides. For other frameworks there is the allocator of the
+DLPack exchange API, which makes row-major ones.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from typing import Any
 
 import overriding
 import pytest
+import tensor_cases
 from cases import CASES, GRAPHS, Case
 from hypothesis import settings
 from operands import Operands
@@ -98,7 +99,7 @@ class Builds:
         source = WRITTEN / f"{module}.pyx"
         if source.exists():
             return {source.name: source.read_text()}
-        graph = read_graph((GRAPHS | overriding.GRAPHS)[module])
+        graph = read_graph((GRAPHS | overriding.GRAPHS | tensor_cases.GRAPHS)[module])
         binding = bind(graph, overriding.OPTIONS.get(module))
         return render(binding, module, f"{module}.plan")
 

@@ -1,4 +1,6 @@
 // PyTorch's exchange API with one change: memory of the host is said to be a CUDA device's.
+#include <Python.h>
+
 #include "dlpack.hpp"
 
 namespace {
@@ -7,6 +9,7 @@ const DLPackExchangeAPI* torch_api;
 DLPackExchangeAPI device_api;
 void* stream;
 int32_t device;
+PyObject* kind;  // what is made becomes one of these
 
 void say(DLTensor* tensor) {
     if (tensor->device.device_type == 1) tensor->device = {2, device};
@@ -24,6 +27,21 @@ int own(void* object, DLManagedTensorVersioned** out) {
     return failed;
 }
 
+int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
+             void (*set_error)(void*, const char*, const char*)) {
+    DLTensor wanted = *prototype;
+    wanted.device = {1, 0};
+    return torch_api->managed_tensor_allocator(&wanted, out, context, set_error);
+}
+
+int give(DLManagedTensorVersioned* tensor, void** out) {
+    if (torch_api->managed_tensor_to_py_object_no_sync(tensor, out)) return -1;
+    PyObject* const plain = static_cast<PyObject*>(*out);
+    *out = PyObject_CallMethod(plain, "as_subclass", "O", kind);
+    Py_DECREF(plain);
+    return *out ? 0 : -1;
+}
+
 int current_stream(int32_t, int32_t, void** out) {
     *out = stream;
     return 0;
@@ -39,6 +57,8 @@ const DLPackExchangeAPI* pretend(const DLPackExchangeAPI* api) {
     device_api = *api;
     device_api.dltensor_from_py_object_no_sync = borrow;
     device_api.managed_tensor_from_py_object_no_sync = own;
+    device_api.managed_tensor_allocator = allocate;
+    device_api.managed_tensor_to_py_object_no_sync = give;
     device_api.current_work_stream = current_stream;
     return &device_api;
 }
@@ -49,6 +69,7 @@ void set_direct(int is_there) {
 }
 
 void set_stream(void* value) { stream = value; }
+void set_kind(PyObject* type) { kind = type; }
 void set_device(int32_t value) { device = value; }
 
 }

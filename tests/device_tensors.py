@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
+import sysconfig
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,7 @@ _LEAST_BYTES = 128
 DATA_TYPES = {
     "BFLOAT16": torch.bfloat16,
     "BOOLEAN": torch.uint8,
+    "DOUBLE": torch.float64,
     "FLOAT": torch.float32,
     "FP4_E2M1": torch.float4_e2m1fn_x2,
     "FP8_E4M3": torch.float8_e4m3fn,
@@ -94,6 +96,12 @@ def pretend_everywhere() -> None:
     torch.Tensor.__dlpack_c_exchange_api__ = _capsule()
 
 
+def adopt(kind: type[torch.Tensor]) -> None:
+    """Give another type the API; what the API makes is of that type then."""
+    kind.__dlpack_c_exchange_api__ = _capsule()
+    _library().set_kind(ctypes.py_object(kind))
+
+
 def _give_api() -> None:
     if _CAPSULE not in vars(DeviceTensor):
         DeviceTensor.__dlpack_c_exchange_api__ = _capsule()
@@ -122,7 +130,8 @@ def _library() -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch) / "device_tensors.so"
         compiler = os.environ.get("CXX", "g++")
-        options = ["-std=c++17", "-O2", "-fPIC", "-shared", f"-I{headers}", "-o", str(output)]
+        includes = [f"-I{headers}", f"-I{sysconfig.get_path('include')}"]
+        options = ["-std=c++17", "-O2", "-fPIC", "-shared", *includes, "-o", str(output)]
         subprocess.run([compiler, *options, str(source)], check=True)
         # Functions that are called with the GIL held keep it: ctypes.CDLL lets go of it only for
         # those that Python calls itself, and they touch no Python object.
