@@ -11,13 +11,15 @@ import pytest
 import torch
 
 TYPE_STRINGS = {
+    torch.bfloat16: "|V2",
     torch.float16: "<f2",
     torch.float32: "<f4",
+    torch.float8_e4m3fn: "|V1",
     torch.int32: "<i4",
     torch.int64: "<i8",
     torch.uint8: "|u1",
 }
-"""Of the types that the CUDA array interface can tell; bfloat16 is none of them."""
+"""Raw bytes for what NumPy has no type for."""
 
 
 def bare(operand: Any) -> str:

@@ -24,7 +24,7 @@ OTHER_TYPES = {
     torch.float8_e4m3fn: torch.float8_e5m2,
     torch.int32: torch.float32,
     torch.int64: torch.float64,
-    torch.uint8: torch.int8,
+    torch.uint8: torch.bool,
 }
 """Of the same size."""
 
@@ -208,18 +208,18 @@ def test_wrong_workspaces(case):
     needed = case.module.workspace_size()
     if not needed:
         pytest.skip("this plan needs no workspace")
-    call = Call(case)
+    call, block = Call(case), case.workspace()
     for wrong in (
         torch.empty(needed - 1, dtype=torch.uint8, device="cuda"),
         torch.empty(needed, dtype=torch.uint8),
         "text",
-        case.workspace().data_ptr() + 8,
+        block.data_ptr() + 8,
     ):
         refused(call, "workspace", wrong, names=("workspace", "workspace_ptr"))
     for right in (
         torch.empty(-(-needed // 4), dtype=torch.float32, device="cuda"),
         torch.empty(2 * needed, dtype=torch.uint8, device="cuda"),
-        case.workspace().data_ptr(),
+        block.data_ptr(),
     ):
         call.check_works(workspace=right)
 
