@@ -350,7 +350,7 @@ def poison(operands, tensors):
 # -- Generated modules ----------------------------------------------------------------------------
 
 
-def build_modules(plans, directory):
+def build_modules(plans, directory, options=()):
     """Compile one module for each plan file, module name → path; return what failed, and why."""
 
     def build(item):
@@ -358,7 +358,7 @@ def build_modules(plans, directory):
         tool = [sys.executable, "-m", "cudnn_bindgen.cli", "build", str(Path(plan).resolve())]
         # In the target folder: the repository's own folders are not to be importable from here.
         run = subprocess.run(
-            [*tool, "-d", str(directory), "--name", name],
+            [*tool, "-d", str(directory), "--name", name, *options],
             cwd=directory,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import graphs
 import torch
 
@@ -19,9 +21,15 @@ RUN_UNCHECKED = "run(tensors, check=False)"
 RUN_INTS = "run(ints), workspace and stream given"
 RUN_LEFT_OUT = "run(inputs), outputs allocated"
 OPERATOR = "torch operator, outputs allocated"
+OPERATOR_INFERENCE = "the same in torch.inference_mode()"
 
-RETURNING = (RUN_LEFT_OUT, OPERATOR)
+RETURNING = (RUN_LEFT_OUT, OPERATOR, OPERATOR_INFERENCE)
 """Paths that make their outputs."""
+
+
+def surroundings(path):
+    """Return the context that a path is called in."""
+    return torch.inference_mode() if path == OPERATOR_INFERENCE else nullcontext()
 
 
 def in_python(tensors, expected, device):
@@ -115,7 +123,7 @@ class Paths:
             RUN_LEFT_OUT: f"run({inputs}{values})",
         }
         if self.operator is not None:
-            texts[OPERATOR] = f"operator({inputs}{values})"
+            texts |= dict.fromkeys((OPERATOR, OPERATOR_INFERENCE), f"operator({inputs}{values})")
         return texts
 
     def check(self, policies):
@@ -128,7 +136,8 @@ class Paths:
             for path, text in texts.items():
                 for _ in range(3):  # a record is made and used within these
                     graphs.poison(self.module.OPERANDS, tensors)
-                    returned = self._call(text)
+                    with surroundings(path):
+                        returned = self._call(text)
                     if path in RETURNING:
                         # Nobody poisoned these: only what is written can be compared.
                         whole = returned if isinstance(returned, tuple) else (returned,)

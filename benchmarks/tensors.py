@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -43,6 +45,20 @@ DIFFERENCES = {
 GOAL_US = 1.0
 
 
+def find_operator(name, directory):
+    """Return the module's operator of PyTorch, if the build makes one."""
+    if not (directory / f"{name}_torch.py").exists():
+        return None
+    return getattr(graphs.import_module(f"{name}_torch", directory), name)
+
+
+def torch_options():
+    """Return what makes `build` write the operator, if this version knows it."""
+    command = [sys.executable, "-m", "cudnn_bindgen.cli", "build", "--help"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return ["--torch"] if "--torch" in said.split() else []
+
+
 def measure(module, graph, calls, rounds, operator):
     """Return the samples in nanoseconds: path → mode → one list for each round."""
     stream = torch.cuda.Stream()
@@ -64,8 +80,9 @@ def measure(module, graph, calls, rounds, operator):
         for number in range(rounds + 1):  # the first round warms up
             for path, mode in order:
                 module.set_launch_policy(MODES[mode][0])
-                loops[path, mode](min(2 * SETS, calls), stream.synchronize)
-                taken = loops[path, mode](-(-calls // rounds), stream.synchronize)
+                with way.surroundings(path):
+                    loops[path, mode](min(2 * SETS, calls), stream.synchronize)
+                    taken = loops[path, mode](-(-calls // rounds), stream.synchronize)
                 samples[path][mode] += [taken] if number else []
             # From another path in each round: the host's speed drifts within seconds.
             turn = len(MODES)
@@ -141,7 +158,8 @@ def main(plans, calls, rounds, json_path):
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
-        failures = graphs.build_modules({f"bench_{p.stem}": p for p in plans}, directory)
+        files = {f"bench_{path.stem}": path for path in plans}
+        failures = graphs.build_modules(files, directory, torch_options())
         for path in plans:
             name = f"bench_{path.stem}"
             if name in failures:
@@ -149,7 +167,8 @@ def main(plans, calls, rounds, json_path):
             graph = graphs.reference_graph(path.read_bytes(), graphs.frontend_handle())
             module = graphs.import_module(name, directory)
             try:
-                samples = measure(module, graph, calls, rounds, None)
+                operator = find_operator(name, directory)
+                samples = measure(module, graph, calls, rounds, operator)
             except (AssertionError, RuntimeError, TypeError, ValueError) as error:
                 failures[name] = f"{type(error).__name__}: {error}"
                 continue
