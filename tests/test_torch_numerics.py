@@ -326,6 +326,18 @@ def test_convolution(conv: Any) -> None:
     assert torch.autograd.gradcheck(conv.conv, (x, w))
 
 
+def test_opcheck_with_gradients(conv: Any) -> None:
+    operators = getattr(torch.ops, conv.namespace)
+    x, w, y = (channels_last(dim, seed) for seed, dim in enumerate((IMAGE, FILTER, RESULT)))
+    for operator, args in (
+        (operators.conv, (x, w)),
+        (operators.dgrad, (y.detach(), w.detach())),
+        (operators.wgrad_out, (y.detach(), x.detach(), w.detach())),
+    ):
+        results = torch.library.opcheck(operator.default, args)
+        assert set(results.values()) == {"SUCCESS"}
+
+
 def test_a_gradient_that_nobody_needs_is_not_computed(conv: Any) -> None:
     x, w = channels_last(IMAGE, 1).detach(), channels_last(FILTER, 2)
     conv.conv(x, w).sum().backward()
