@@ -9,7 +9,7 @@ from typing import Any
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.binding import Argument, Binding
 from cudnn_bindgen.codegen.render import describe_nodes, docstring_row, fill_template
-from cudnn_bindgen.codegen.text import literal, shorten
+from cudnn_bindgen.codegen.text import literal, shorten, wrap_literal
 from cudnn_bindgen.codegen.torch_autograd import BackwardCall, Derivative, Read
 from cudnn_bindgen.codegen.torch_operator import DTYPES, Operator, Output, Parameter
 
@@ -75,7 +75,7 @@ def _fields(operator: Operator) -> dict[str, Any]:
             f"{qualified} alone",
             86,
         ),
-        "returned": "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]",
+        "returned": _returned(count),
         "scalars": [_scalar(scalar) for scalar in operator.scalars],
         "schema": _literals(operator.schema, 93, end=","),
         "schema_out": _literals(operator.schema_out, 93, end=","),
@@ -84,11 +84,18 @@ def _fields(operator: Operator) -> dict[str, Any]:
     }
 
 
+def _returned(count: int) -> str:
+    if count == 1:
+        return "Tensor"
+    # As many as fit a line.
+    return f"tuple[{', '.join(['Tensor'] * count)}]" if count <= 6 else "tuple[Tensor, ...]"
+
+
 def _output(output: Output) -> dict[str, str]:
     return {
         "name": output.name,
-        "dim": literal(output.dim),
-        "stride": literal(output.stride),
+        "dim": wrap_literal(output.dim, 12, 12),
+        "stride": wrap_literal(output.stride, 12, 12),
         "dtype": f"torch.{output.dtype}",
         "zeroed": ".zero_()" if output.is_zeroed else "",
     }
@@ -187,8 +194,8 @@ def _derivative_fields(operator: Operator, derivative: Derivative) -> dict[str, 
                 {
                     "name": name,
                     "source": sources.gradient(arriving.output),
-                    "dim": literal(arriving.dim),
-                    "stride": literal(arriving.stride),
+                    "dim": wrap_literal(arriving.dim, 12, 12),
+                    "stride": wrap_literal(arriving.stride, 12, 12),
                     "dtype": f"torch.{DTYPES[arriving.data_type][0]}",
                     "offset": arriving.offset,
                 }

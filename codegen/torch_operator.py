@@ -54,6 +54,9 @@ _NAMESPACES = """
     aten higher_order import_module load_library loaded_libraries prim prims torch
 """
 
+# PyTorch's dispatcher looks at no more.
+_MOST_ARGUMENTS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -152,6 +155,11 @@ def make_operator(binding: Binding, module: str, namespace: str) -> Operator:
     for what, found in (("input", inputs), ("output", outputs)):
         if not found:
             raise EmitError(f"--torch: expected a graph with an {what} tensor, got none")
+    if len(binding.arguments) > _MOST_ARGUMENTS:
+        raise EmitError(
+            f"--torch: expected at most {_MOST_ARGUMENTS} operands and scalars, "
+            f"got {len(binding.arguments)}"
+        )
     return Operator(
         namespace=check_namespace(namespace),
         module=module,

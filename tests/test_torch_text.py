@@ -181,6 +181,13 @@ def test_ragged_outputs_are_zeroed() -> None:
             document([node("RNG", {}, {"Y": 1})], [tensor(1, "y")]),
             "--torch: expected a graph with an input tensor, got none",
         ),
+        (
+            document(
+                [node("NEW", {f"P{uid}": uid for uid in range(2, 66)}, {"Y": 1})],
+                [tensor(uid, f"t{uid}") for uid in range(1, 66)],
+            ),
+            "--torch: expected at most 64 operands and scalars, got 65",
+        ),
     ],
 )
 def test_what_pytorch_cannot_hold_is_refused(raw: Document, message: str) -> None:
