@@ -1,6 +1,7 @@
 """Case folders: ``input.json`` and what `emit` makes of it: ``expected/``, ``stderr.txt``.
 
-A new case is a folder with an input.json and one run with ``--update-golden``.
+A new case is a folder with an input.json and one run with ``--update-golden``. With ``backward*.json``
+in it, which are graphs of its gradients, operators of PyTorch are emitted, too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ HOW_TO_UPDATE = "if that is meant: python -m pytest tests/test_golden.py --updat
 
 def emit(case: str, directory: Path) -> dict[str, str]:
     """Emit a case and return its golden files by their path in the case's folder."""
-    result = CliRunner().invoke(main, ["emit", "input.json", "-o", str(directory / f"{case}.pyx")])
+    command = ["emit", "input.json", "-o", str(directory / f"{case}.pyx")]
+    backward = sorted(Path().glob("backward*.json"))
+    command += ["--torch"] if backward else []
+    command += [f"--backward={path}" for path in backward]
+    result = CliRunner().invoke(main, command)
     if result.exit_code:
         assert result.exit_code == 2, result.output
         assert not directory.exists()
@@ -47,7 +52,8 @@ def test_case(
         for name, text in files.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text)
-    golden = [path for path in folder.rglob("*") if path.is_file() and path.name != "input.json"]
+    golden = [path for path in folder.rglob("*") if path.is_file()]
+    golden = [path for path in golden if path.parent != folder or path.suffix != ".json"]
     expected = {str(path.relative_to(folder)): path.read_bytes().decode() for path in golden}
     assert sorted(files) == sorted(expected), HOW_TO_UPDATE
     for name, text in files.items():
