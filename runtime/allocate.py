@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from cudnn_bindgen.runtime.errors import OperandError
@@ -48,14 +49,10 @@ def allocate_output(
     """
     if like is None:
         raise OperandError(name, "a tensor, where no input is one to take the framework of", "None")
-    if is_ragged and not _is_dense(dim, stride):
-        raise OperandError(
-            name, "a tensor, since its declared layout does not say how large it is", "None"
-        )
-    dim, stride = _in_stored_elements(name, operand, dim, stride)
-    type_name = FRAMEWORK_NAMES.get(operand.data_type)
-    if type_name is None:
-        raise OperandError(name, f"a tensor; frameworks have no {operand.data_type}", "None")
+    found = _find_stored(operand.data_type, dim, stride, is_ragged)
+    if isinstance(found, str):
+        raise OperandError(name, found, "None")
+    type_name, dim, stride = found
     if hasattr(like, "new_empty_strided"):
         return _by_torch(like, name, type_name, dim, stride)
     if type(like).__module__.partition(".")[0] == "cupy":
@@ -65,6 +62,25 @@ def allocate_output(
             name, f"a tensor; its framework can make no strides {list(stride)} for it", "None"
         )
     return by_exchange(dim, STORED[operand.data_type][0][:3])
+
+
+@lru_cache(maxsize=1024)
+def _find_stored(
+    data_type: str, dim: Sizes, stride: Sizes, is_ragged: bool
+) -> tuple[str, Sizes, Sizes] | str:
+    """Return type, dims and strides of what holds an output; or what is expected instead."""
+    if is_ragged and not _is_dense(dim, stride):
+        return "a tensor, since its declared layout does not say how large it is"
+    type_name = FRAMEWORK_NAMES.get(data_type)
+    if type_name is None:
+        return f"a tensor; frameworks have no {data_type}"
+    pack = STORED[data_type][0].pack
+    if pack == 1:
+        return type_name, dim, stride
+    packed = _pack(pack, dim, stride)
+    if packed is None:
+        return f"a tensor; {pack} elements a byte do not fit dims {dim}, strides {stride}"
+    return type_name, *packed
 
 
 def _by_torch(like: Any, name: str, type_name: str, dim: Sizes, stride: Sizes) -> Any:
@@ -86,21 +102,12 @@ def _by_cupy(cupy: Any, name: str, type_name: str, dim: Sizes, stride: Sizes) ->
     return cupy.ndarray(dim, data_type, memory, strides=bytes_of)
 
 
-def _in_stored_elements(
-    name: str, operand: Operand, dim: Sizes, stride: Sizes
-) -> tuple[Sizes, Sizes]:
-    """Dims and strides for elements that hold several of cuDNN's, along the axis of stride 1."""
-    pack = STORED[operand.data_type][0].pack
-    if pack == 1:
-        return dim, stride
+def _pack(pack: int, dim: Sizes, stride: Sizes) -> tuple[Sizes, Sizes] | None:
+    """Dims and strides where an element holds `pack` of cuDNN's, along the axis of stride 1."""
     inner = [axis for axis, step in enumerate(stride) if step == 1 and dim[axis] > 1]
     others = [step for axis, step in enumerate(stride) if axis not in inner and dim[axis] > 1]
     if len(inner) != 1 or dim[inner[0]] % pack or any(step % pack for step in others):
-        raise OperandError(
-            name,
-            f"a tensor; {pack} elements a byte do not fit dims {dim}, strides {stride}",
-            "None",
-        )
+        return None
     packed = list(dim)
     packed[inner[0]] //= pack
     return tuple(packed), tuple(

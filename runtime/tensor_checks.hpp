@@ -32,20 +32,9 @@ struct TensorRule {
     uintptr_t mask = 0;  // alignment - 1
     std::vector<int64_t> dim, stride;
     std::vector<AcceptedType> types;
-    std::vector<int> shares;   // slots whose memory an output may be
-    uintptr_t span_bytes = 0;  // of a tensor just as declared; 0: ask find_span
+    std::vector<int> shares;  // slots whose memory an output may be
 
     Strided declared() const { return {dim.data(), stride.data(), static_cast<int>(dim.size())}; }
-
-    // Once dim, stride and types stand.
-    void finish() {
-        const uintptr_t base = uintptr_t{1} << 62;
-        const auto bits = static_cast<int64_t>((types[0].data_type >> 8 & 0xff) *
-                                               (types[0].data_type >> 16));
-        const Span span = find_span({base, declared(), bits});
-        const bool is_simple = types.size() == 1 && span.first == base && span.last >= base;
-        span_bytes = is_simple ? span.last - base + 1 : 0;
-    }
 };
 
 // Laid out once, when a module is imported; read by each call.
@@ -55,6 +44,28 @@ struct TensorRules {
     bool computes_nothing = false;  // no output has an element, as declared
     std::atomic<bool> is_checked{true};
     void* names = nullptr;  // tuple: each operand's parameter of `run`; kept by tensors.pyx
+
+    // What most tensors are just like, of all operands in a row: the caches are cold when a call
+    // begins. Of each operand: data type, rank, mask, bytes that it spans (0: look at the rule),
+    // dims, strides.
+    std::vector<int64_t> common;
+
+    // Once `operands` stand.
+    void finish() {
+        const uintptr_t base = uintptr_t{1} << 62;
+        for (const TensorRule& rule : operands) {
+            const uint32_t type = rule.types[0].data_type;
+            const int64_t bits = (type >> 8 & 0xff) * (type >> 16);
+            const Span span = find_span({base, rule.declared(), bits});
+            const bool is_simple = rule.types[0].pack == 1 && span.first == base;
+            common.push_back(type);
+            common.push_back(static_cast<int64_t>(rule.dim.size()));
+            common.push_back(static_cast<int64_t>(rule.mask));
+            common.push_back(is_simple ? static_cast<int64_t>(span.last - base + 1) : 0);
+            common.insert(common.end(), rule.dim.begin(), rule.dim.end());
+            common.insert(common.end(), rule.stride.begin(), rule.stride.end());
+        }
+    }
 };
 
 // The first thing that is wrong.
@@ -108,26 +119,40 @@ inline bool is_empty(const Strided& shape) {
     return false;
 }
 
-// Equal to the last number, as tensors are most of the time.
-inline bool is_identical(const Strided& expected, const DLTensor& tensor) {
-    if (tensor.ndim != expected.rank) return false;
-    int64_t differences = 0;
-    for (int axis = 0; axis < expected.rank; ++axis) {
-        differences |= tensor.shape[axis] ^ expected.dim[axis];
-        differences |= tensor.strides[axis] ^ expected.stride[axis];
+inline uint32_t type_of(const DLTensor& tensor) {
+    return tensor.dtype.code | tensor.dtype.bits << 8 | uint32_t{tensor.dtype.lanes} << 16;
+}
+
+// Whether a tensor is equal to the last number to what `common` says, in device memory that is not
+// null; then `span` becomes its own.
+inline bool is_common(const int64_t* common, const DLTensor& tensor, const char* address,
+                      int* device, Span* span) {
+    const int64_t type = common[0], rank = common[1], mask = common[2], bytes = common[3];
+    if (!bytes || tensor.ndim != rank || type_of(tensor) != type || !address ||
+        tensor.device.device_type != kCuda) {
+        return false;
     }
+    if (*device == kUnknownDevice) *device = tensor.device.device_id;
+    const int64_t* const dim = common + 4;
+    int64_t differences = tensor.device.device_id ^ *device;
+    differences |= reinterpret_cast<int64_t>(address) & mask;
+    for (int axis = 0; axis < rank; ++axis) {
+        differences |= tensor.shape[axis] ^ dim[axis];
+        differences |= tensor.strides[axis] ^ dim[rank + axis];
+    }
+    const auto first = reinterpret_cast<uintptr_t>(address);
+    *span = {first, first + bytes - 1};
     return !differences;
 }
 
-inline int find_pack(const TensorRule& rule, const DLDataType& type) {
-    const uint32_t data_type = type.code | type.bits << 8 | uint32_t{type.lanes} << 16;
+inline int find_pack(const TensorRule& rule, uint32_t data_type) {
     for (const AcceptedType& accepted : rule.types) {
         if (accepted.data_type == data_type) return accepted.pack;
     }
     return 0;
 }
 
-// Checks all but overlaps; `span` becomes the tensor's.
+// Checks all but the address and overlaps; `span` becomes the tensor's.
 inline Finding check_one(const TensorCall& call, int slot, int* device, Span* span) {
     const TensorRule& rule = call.rules->operands[slot];
     const DLTensor& tensor = call.tensors[slot];
@@ -138,21 +163,23 @@ inline Finding check_one(const TensorCall& call, int slot, int* device, Span* sp
     } else if (tensor.device.device_type != kCudaManaged) {
         return {Finding::kDeviceType, slot};
     }
-    const int pack = find_pack(rule, tensor.dtype);
+    const int pack = find_pack(rule, type_of(tensor));
     if (!pack) return {Finding::kDataType, slot};
-    const Strided expected = call.expected_of(slot);
-    if (pack == 1 && !call.expected && rule.span_bytes && is_identical(expected, tensor)) {
-        const auto first = reinterpret_cast<uintptr_t>(call.address_of(slot));
-        *span = {first, first + rule.span_bytes - 1};
-    } else {
-        *span = find_span(call.region_of(slot));
-        const LayoutMatch match = match_layout(
-            rule.layout, expected, {tensor.shape, tensor.strides, tensor.ndim}, pack);
-        if (match == LayoutMatch::kOther) return {Finding::kLayout, slot, 0, pack};
-        if (match == LayoutMatch::kOtherOrder) return {Finding::kOtherOrder, slot, 0, pack};
-    }
+    const LayoutMatch match = match_layout(rule.layout, call.expected_of(slot),
+                                           {tensor.shape, tensor.strides, tensor.ndim}, pack);
+    if (match == LayoutMatch::kOther) return {Finding::kLayout, slot, 0, pack};
+    if (match == LayoutMatch::kOtherOrder) return {Finding::kOtherOrder, slot, 0, pack};
+    *span = find_span(call.region_of(slot));
     if (call.given[slot] == kGivenReadOnly && rule.is_output) return {Finding::kReadOnly, slot};
     return {};
+}
+
+inline Finding check_address(const TensorCall& call, int slot, const char* address) {
+    const TensorRule& rule = call.rules->operands[slot];
+    if (reinterpret_cast<uintptr_t>(address) & rule.mask) return {Finding::kAlignment, slot};
+    if (address) return {};
+    const bool may_be_null = call.expected ? is_empty(call.expected[slot]) : rule.may_be_null;
+    return may_be_null ? Finding{} : Finding{Finding::kNull, slot};
 }
 
 inline bool may_share(const TensorRule& output, int other, Overlap overlap) {
@@ -164,47 +191,57 @@ inline bool may_share(const TensorRule& output, int other, Overlap overlap) {
     return false;
 }
 
-}  // namespace detail
-
-// Null and misaligned addresses: looked at whether a call is checked or not. Fills `addresses`.
-inline Finding take_addresses(const TensorCall& call, void** addresses) {
-    for (int slot = 0; slot < call.count(); ++slot) {
-        const TensorRule& rule = call.rules->operands[slot];
-        char* const address = call.address_of(slot);
-        addresses[slot] = address;
-        if (!address) {
-            const bool may_be_null =
-                call.expected ? detail::is_empty(call.expected[slot]) : rule.may_be_null;
-            if (!may_be_null) return {Finding::kNull, slot};
-        } else if (reinterpret_cast<uintptr_t>(address) & rule.mask) {
-            return {Finding::kAlignment, slot};
-        }
-    }
-    return {};
-}
-
-// Everything else. `device` becomes the one that all tensors are on, -1 where none says so.
-inline Finding check_tensors(const TensorCall& call, int* device) {
-    *device = kUnknownDevice;
-    Span spans[kMostOperands];
-    for (int slot = 0; slot < call.count(); ++slot) {
-        if (call.given[slot] == kGivenAddress) continue;
-        const Finding finding = detail::check_one(call, slot, device, &spans[slot]);
-        if (finding.what) return finding;
-    }
+inline Finding check_overlaps(const TensorCall& call, const Span* spans) {
     for (int output : call.rules->outputs) {
         if (call.given[output] == kGivenAddress) continue;
         for (int other = 0; other < call.count(); ++other) {
-            const bool is_seen = other <= output && call.rules->operands[other].is_output;
-            if (is_seen || call.given[other] == kGivenAddress) continue;
-            if (are_apart(spans[output], spans[other])) continue;
+            if (call.given[other] == kGivenAddress || are_apart(spans[output], spans[other])) {
+                continue;
+            }
+            // Two outputs are compared once.
+            if (other <= output && call.rules->operands[other].is_output) continue;
             const Overlap overlap = find_overlap(call.region_of(output), call.region_of(other));
-            if (!detail::may_share(call.rules->operands[output], other, overlap)) {
+            if (!may_share(call.rules->operands[output], other, overlap)) {
                 return {Finding::kShared, output, other};
             }
         }
     }
     return {};
+}
+
+}  // namespace detail
+
+// Null and misaligned addresses alone: for calls that are not checked. Fills `addresses`.
+inline Finding take_addresses(const TensorCall& call, void** addresses) {
+    for (int slot = 0; slot < call.count(); ++slot) {
+        char* const address = call.address_of(slot);
+        addresses[slot] = address;
+        const Finding finding = detail::check_address(call, slot, address);
+        if (finding.what) return finding;
+    }
+    return {};
+}
+
+// All checks. `device` becomes the one that all tensors are on, -1 where none says so.
+inline Finding check_tensors(const TensorCall& call, void** addresses, int* device) {
+    const int64_t* common = call.rules->common.data();
+    Span spans[kMostOperands];
+    *device = kUnknownDevice;
+    for (int slot = 0; slot < call.count(); ++slot, common += 4 + 2 * common[1]) {
+        char* const address = call.address_of(slot);
+        addresses[slot] = address;
+        if (!call.expected && call.given[slot] == kGivenTensor &&
+            detail::is_common(common, call.tensors[slot], address, device, &spans[slot])) {
+            continue;
+        }
+        if (call.given[slot] != kGivenAddress) {
+            const Finding finding = detail::check_one(call, slot, device, &spans[slot]);
+            if (finding.what) return finding;
+        }
+        const Finding finding = detail::check_address(call, slot, address);
+        if (finding.what) return finding;
+    }
+    return detail::check_overlaps(call, spans);
 }
 
 }  // namespace cudnn_bindgen

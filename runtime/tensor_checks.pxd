@@ -32,7 +32,6 @@ cdef extern from "tensor_checks.hpp" namespace "cudnn_bindgen" nogil:
         vector[int64_t] stride
         vector[AcceptedType] types
         vector[int] shares
-        void finish()
 
     cppclass TensorRules:
         vector[TensorRule] operands
@@ -40,6 +39,7 @@ cdef extern from "tensor_checks.hpp" namespace "cudnn_bindgen" nogil:
         bool_t computes_nothing
         atomic[bool_t] is_checked
         void* names
+        void finish()
 
     enum What "cudnn_bindgen::Finding::What":
         NOTHING "cudnn_bindgen::Finding::kNothing"
@@ -69,4 +69,4 @@ cdef extern from "tensor_checks.hpp" namespace "cudnn_bindgen" nogil:
         Region region_of(int slot)
 
     Finding take_addresses(const TensorCall& call, void** addresses)
-    Finding check_tensors(const TensorCall& call, int* device)
+    Finding check_tensors(const TensorCall& call, void** addresses, int* device)

@@ -51,6 +51,7 @@ cdef int register_tensors(void* graph, tuple layouts, tuple shared) except -1:
             rules.outputs.push_back(<int>rules.operands.size() - 1)
     for output, other in shared:
         rules.operands[<int>output].shares.push_back(other)
+    rules.finish()
     outputs = [operand for operand in operands if operand.role == "output"]
     rules.computes_nothing = bool(outputs) and all(0 in operand.dim for operand in outputs)
     names = tuple([name for name, _, _ in layouts])
@@ -73,7 +74,6 @@ cdef TensorRule _rule(object operand, int kind, int free_axis) except *:
         accepted.data_type = stored.code | stored.bits << 8 | stored.lanes << 16
         accepted.pack = stored.pack
         rule.types.push_back(accepted)
-    rule.finish()
     return rule
 
 
@@ -126,10 +126,9 @@ cdef object run_tensors(
         read_others(self, &call, given, queue, owned)
     check = check and rules.is_checked.load()
     if check:
-        finding = check_tensors(call, &device)
-        if finding.what:
-            refuse_tensor(self, &call, finding)
-    finding = take_addresses(call, slots)
+        finding = check_tensors(call, slots, &device)
+    else:
+        finding = take_addresses(call, slots)
     if finding.what:
         refuse_tensor(self, &call, finding)
     if workspace is not None:
