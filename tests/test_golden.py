@@ -1,7 +1,7 @@
 """Case folders: ``input.json`` and what `emit` makes of it: ``expected/``, ``stderr.txt``.
 
-A new case is a folder with an input.json and one run with ``--update-golden``. With ``backward*.json``
-in it, which are graphs of its gradients, operators of PyTorch are emitted, too.
+A new case is a folder with an input.json and one run with ``--update-golden``. Where there are
+``backward*.json``, graphs of its gradients, operators of PyTorch are emitted, too.
 """
 
 from __future__ import annotations
