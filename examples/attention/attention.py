@@ -33,11 +33,11 @@ class Attention(nn.Module):
 
 def train(block: nn.Module, x: Tensor, target: Tensor, steps: int, rate: float) -> list[float]:
     """Train on one batch and return the loss of each step."""
-    optimizer = torch.optim.SGD(block.parameters(), lr=rate)
+    optimizer = torch.optim.Adam(block.parameters(), lr=rate)
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
-        loss = nn.functional.mse_loss(block(x), target)
+        loss = nn.functional.mse_loss(block(x).to(target.dtype), target)
         loss.backward()
         optimizer.step()
         losses.append(loss.detach())

@@ -12,12 +12,18 @@ BATCH, HEADS, LENGTH, SIZE = 4, 8, 256, 64
 
 
 def build_plans(
-    handle: Any, batch: int = BATCH, heads: int = HEADS, length: int = LENGTH, size: int = SIZE
+    handle: Any,
+    batch: int = BATCH,
+    heads: int = HEADS,
+    length: int = LENGTH,
+    size: int = SIZE,
+    is_deterministic: bool = False,
 ) -> dict[str, Any]:
     """Return the frontend's graphs, built, by the name of their files.
 
     q, k and v lie in one buffer [batch, length, 3, heads, size], o in [batch, length, heads, size].
-    Names pair the operands of both graphs; the ports would, too.
+    Names pair the operands of both graphs; the ports would, too. `is_deterministic`: gradients have
+    the same bits in every run; that is slower.
     """
     import cudnn
 
@@ -33,7 +39,7 @@ def build_plans(
     plain = [length * heads * size, size, heads * size, 1]
     packed = [3 * length * heads * size, size, 3 * heads * size, 1]
     rows = {"dim": [batch, heads, length, 1], "stride": [heads * length, length, 1, 1]}
-    options = {"attn_scale": size**-0.5, "use_causal_mask": True}
+    options: dict[str, Any] = {"attn_scale": size**-0.5, "use_causal_mask": True}
 
     def finish(graph: Any, names: str, tensors: Any) -> Any:
         for name, tensor in zip(names.split(), tensors, strict=True):
@@ -55,6 +61,8 @@ def build_plans(
     q, k, v = (backward.tensor(dim=dim, stride=packed, name=name) for name in "qkv")
     o, d_o = (backward.tensor(dim=dim, stride=plain, name=name) for name in ("o", "do"))
     stats = backward.tensor(name="stats", data_type=cudnn.data_type.FLOAT, **rows)
+    if is_deterministic:
+        options["use_deterministic_algorithm"] = True
     gradients = backward.sdpa_backward(q=q, k=k, v=v, o=o, dO=d_o, stats=stats, **options)
     return {
         "attn": finish(forward, "o stats", outputs),

@@ -176,3 +176,43 @@ def case(request, cases):
         raise found
     yield found
     found.kept.clear()
+
+
+def operators_of(built, tmp_path_factory):
+    """Build operators for graphs of torch_graphs.py; skip what cuDNN does not serve here."""
+    import cudnn
+    import torch_graphs
+
+    try:
+        made = built()
+    except cudnn.cudnnGraphNotSupportedError as error:
+        pytest.skip(f"cuDNN does not serve this graph here: {error}")
+    name = built.__name__
+    module = torch_graphs.build_operators(made, tmp_path_factory.mktemp(name), f"gpu_{name}")
+    module.built = made
+    module.bindings = {key: sys.modules[key] for key in made}
+    return module
+
+
+@pytest.fixture(scope="session")
+def attn(frontend, tmp_path_factory):
+    """Operators of causal attention, with its gradient."""
+    import torch_graphs
+
+    return operators_of(torch_graphs.attention, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def conv(frontend, tmp_path_factory):
+    """Operators of a convolution, with both its gradients."""
+    import torch_graphs
+
+    return operators_of(torch_graphs.convolution, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def norm(frontend, tmp_path_factory):
+    """Operators of RMS norm, with its gradient."""
+    import torch_graphs
+
+    return operators_of(torch_graphs.rms_norm, tmp_path_factory)
