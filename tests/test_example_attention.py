@@ -99,7 +99,7 @@ def test_the_block_trains_as_with_pytorchs_attention(
     expected = example.train(reference, x, target, steps=20, rate=1e-2)
     found = example.train(called, x, target, steps=20, rate=1e-2)
     torch.testing.assert_close(torch.tensor(found), torch.tensor(expected))
-    assert found[-1] < found[0] / 1.5
+    assert found[-1] < 0.8 * found[0]
     for one, other in zip(block.parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(one, other)
 
