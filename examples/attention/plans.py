@@ -17,13 +17,14 @@ def build_plans(
     heads: int = HEADS,
     length: int = LENGTH,
     size: int = SIZE,
+    is_packed: bool = True,
     is_deterministic: bool = False,
 ) -> dict[str, Any]:
     """Return the frontend's graphs, built, by the name of their files.
 
-    q, k and v lie in one buffer [batch, length, 3, heads, size], o in [batch, length, heads, size].
-    Names pair the operands of both graphs; the ports would, too. `is_deterministic`: gradients have
-    the same bits in every run; that is slower.
+    Tensors lie as [batch, length, heads, size]; `is_packed`: q, k and v in one buffer [batch,
+    length, 3, heads, size]. `is_deterministic`: gradients have the same bits in every run, and take
+    longer. Names pair the operands of both graphs; the ports would, too.
     """
     import cudnn
 
@@ -37,7 +38,7 @@ def build_plans(
 
     dim = [batch, heads, length, size]
     plain = [length * heads * size, size, heads * size, 1]
-    packed = [3 * length * heads * size, size, 3 * heads * size, 1]
+    packed = [3 * length * heads * size, size, 3 * heads * size, 1] if is_packed else plain
     rows = {"dim": [batch, heads, length, 1], "stride": [heads * length, length, 1, 1]}
     options: dict[str, Any] = {"attn_scale": size**-0.5, "use_causal_mask": True}
 

@@ -203,6 +203,14 @@ def attn(frontend, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def packed(frontend, tmp_path_factory):
+    """The same for q, k and v in one buffer."""
+    import torch_graphs
+
+    return operators_of(torch_graphs.packed_attention, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
 def conv(frontend, tmp_path_factory):
     """Operators of a convolution, with both its gradients."""
     import torch_graphs

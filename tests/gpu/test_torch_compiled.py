@@ -93,16 +93,19 @@ def test_compiled_gradients_have_the_same_bits(attn, options):
         assert_same(found, expected)
 
 
-def test_cuda_graph_trees_take_the_operators(attn):
-    """Nothing was left out of CUDA graphs, and replays see new inputs at new addresses."""
+def test_cuda_graph_trees_take_the_operators(packed):
+    """Nothing was left out of CUDA graphs, and replays see new inputs at new addresses.
+
+    q, k and v are views of what a product writes, with gaps: compiled code must keep their strides.
+    """
     from torch._dynamo.utils import counters
 
     counters.clear()
 
     def step(x, project):
-        packed = (x @ project).view(tg.BATCH, tg.LENGTH, 3, tg.HEADS, tg.SIZE)
-        q, k, v = packed.permute(2, 0, 3, 1, 4).unbind()
-        o = attn.attn(q, k, v)[0]
+        buffer = (x @ project).view(tg.BATCH, tg.LENGTH, 3, tg.HEADS, tg.SIZE)
+        q, k, v = buffer.permute(2, 0, 3, 1, 4).unbind()
+        o = packed.packed_attn(q, k, v)[0]
         return o.transpose(1, 2).reshape(tg.BATCH, tg.LENGTH, -1)
 
     width = tg.HEADS * tg.SIZE

@@ -22,13 +22,23 @@ ROWS, COLUMNS = 256, 512
 
 
 def attention() -> dict[str, Any]:
-    """Causal SDPA and its gradient, deterministic, as the example plans them."""
+    """Causal SDPA and its gradient, deterministic; q, k and v dense, as opcheck's copies are."""
+    return _attention(is_packed=False)
+
+
+def packed_attention() -> dict[str, Any]:
+    """The same, with q, k and v in one buffer."""
+    built = _attention(is_packed=True)
+    return {f"packed_{name}": graph for name, graph in built.items()}
+
+
+def _attention(*, is_packed):
     spec = importlib.util.spec_from_file_location("attention_plans", EXAMPLE / "plans.py")
     plans = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(plans)
-    return plans.build_plans(
-        graphs.frontend_handle(), BATCH, HEADS, LENGTH, SIZE, is_deterministic=True
-    )
+    handle = graphs.frontend_handle()
+    shape = (BATCH, HEADS, LENGTH, SIZE)
+    return plans.build_plans(handle, *shape, is_packed=is_packed, is_deterministic=True)
 
 
 def convolution() -> dict[str, Any]:
@@ -121,14 +131,13 @@ def reference_attention(q: Any, k: Any, v: Any) -> Any:
 
 
 def qkv(seed, *, requires_grad=False):
-    """Views of one buffer [batch, length, 3, heads, size], each a leaf."""
+    """[batch, heads, length, size] over memory [batch, length, heads, size]; leaves."""
     import torch
 
     generator = torch.Generator("cuda").manual_seed(seed)
-    shape = (BATCH, LENGTH, 3, HEADS, SIZE)
-    packed = torch.randn(shape, device="cuda", generator=generator).bfloat16()
-    views = packed.permute(2, 0, 3, 1, 4).unbind()
-    return [view.detach().requires_grad_(requires_grad) for view in views]
+    shape = (3, BATCH, LENGTH, HEADS, SIZE)
+    values = torch.randn(shape, device="cuda", generator=generator).bfloat16().transpose(2, 3)
+    return [value.detach().requires_grad_(requires_grad) for value in values]
 
 
 def weights(seed=99):
