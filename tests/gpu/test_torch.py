@@ -114,10 +114,10 @@ LOSSES = {
 def test_gradients_that_arrive_in_other_layouts(attn, name):
     tensors = qkv(2, requires_grad=True)
     found = torch.autograd.grad(LOSSES[name](attn.attn(*tensors)[0]), tensors)
-    copies = [tensor.detach().requires_grad_() for tensor in tensors]
-    expected = torch.autograd.grad(LOSSES[name](own(*copies)), copies)
-    for one, other in zip(found, expected, strict=True):
-        assert error(one, other) < 2 * ERROR
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    expected = torch.autograd.grad(LOSSES[name](tg.reference_attention(*exact)), exact)
+    for operand, one, other in zip("qkv", found, expected, strict=True):
+        assert error(one, other) < 2 * ERROR, operand
 
 
 def test_convolution_and_both_its_gradients(conv):
