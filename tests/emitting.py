@@ -16,6 +16,8 @@ from cudnn_bindgen.codegen.graph import BITS, SCALAR_TYPES, Graph
 from cudnn_bindgen.codegen.options import DEFAULT, ReadOptions
 from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.render_torch import render_torch
+from cudnn_bindgen.codegen.torch_operator import make_operator
 
 Emitted = tuple[Graph, Binding, dict[str, str]]
 
@@ -107,6 +109,20 @@ def check_accepted(emitted: Emitted) -> None:
     check_graph(graph)
     check_binding(binding)
     check_files(files)
+    check_operators(binding)
+
+
+def check_operators(binding: Binding) -> None:
+    """PyTorch's operators are Python in plain ASCII lines, or refused in one of them."""
+    try:
+        operator = make_operator(binding, "module", "ns")
+    except EmitError as error:
+        check_refusal(error)
+        return
+    [text] = render_torch(operator, None, binding, "fuzz.json").values()
+    assert text.isascii()
+    assert text.splitlines() == text.removesuffix("\n").split("\n")
+    ast.parse(text)
 
 
 def _plain(binding: Binding) -> Binding:

@@ -252,6 +252,14 @@ def test_inference_mode(attn: Any) -> None:
     assert o.is_inference()
 
 
+def test_autocast_does_not_touch_operands(attn: Any) -> None:
+    tensors = qkv()
+    with torch.autocast("cpu", torch.bfloat16):
+        o, stats = attn.attention(*tensors)
+        assert [o.dtype, stats.dtype] == [torch.float64, torch.float64]
+    o.sum().backward()
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_compiled_training_is_eager_training(attn: Any, backend: str, dynamic: bool) -> None:

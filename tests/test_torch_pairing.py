@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from documents import DATA, Document, bind_document, document, node, scalar, tensor
 
+from cudnn_bindgen.codegen import backward_tags
 from cudnn_bindgen.codegen.binding import Binding, bind
 from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.ports import PORTS
 from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.codegen.torch_autograd import Derivative, derive
 
@@ -326,3 +328,16 @@ def test_the_order_of_axes_is_that_of_the_inputs_memory() -> None:
     dx = {"name": "dx", "dim": image["dim"], "stride": [128, 16, 4, 1]}
     found = derive(forward, [("b", graph("B", {"1": "dy"}, {"2": dx}))])
     assert found.calls[0].gradients[0].order == (0, 2, 3, 1)
+
+
+def test_backward_tags_are_known_and_their_ports_match() -> None:
+    for backward, forwards in backward_tags._FORWARD.items():
+        for forward in forwards:
+            ports, others = (PORTS[tag] for tag in (forward, backward))
+            inputs = {*ports.inputs, *ports.optional}
+            gradients = {f"d{port}".casefold() for port in inputs}
+            arriving = {f"d{port}".casefold() for port in ports.outputs}
+            computed = {port.casefold() for port in others.outputs}
+            read = {port.casefold() for port in (*others.inputs, *others.optional)}
+            assert gradients & computed, backward
+            assert len(arriving & read) == 1, backward

@@ -253,12 +253,21 @@ def test_modules_must_not_share_names() -> None:
             emit(binding, "sdpa", Named(name, backward, "g.json"))
 
 
+def test_a_graph_that_computes_nothing_asks_for_no_workspace() -> None:
+    """Asking loads a plan, which such a graph may not have."""
+    assert "workspace" not in emit(read(DATA / "structure-v2/zero_dim.json"))["module_torch.py"]
+    raw = one_output(dim=[0, 4])
+    assert "workspace" not in emit(bind_document(raw))["module_torch.py"]
+    raw["context"]["is_override_shape_enabled"] = True
+    assert "workspace" in emit(bind_document(raw))["module_torch.py"]
+
+
 @pytest.mark.parametrize("path", READABLE, ids=file_id)
 def test_real_files_make_plain_text_or_are_refused(path: Path) -> None:
     try:
         text = emit(read(path))["module_torch.py"]
     except EmitError as error:
-        assert path.stem in {"dynamic", "paged"} or "got" in str(error)
+        assert str(error).startswith("--torch: output ")
         return
     assert text.isascii()
     assert text == emit(read(path))["module_torch.py"]
@@ -269,6 +278,7 @@ def test_real_files_make_plain_text_or_are_refused(path: Path) -> None:
 
 
 def test_emitted_files_pass_a_type_checker_linters_and_the_formatter(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     files = emit_pair("sdpa_causal", "sdpa_backward") | emit_pair("layernorm", "layernorm_backward")
     names = [name for name in files if name.endswith("_torch.py")]
     for name in names:
