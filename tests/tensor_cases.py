@@ -56,5 +56,16 @@ IN_PLACE = _case(
 )
 """Pointwise nodes: the output may replace `x` or `y`, but not the row that is broadcast."""
 
-CASES = {"kinds": KINDS, "in_place": IN_PLACE}
+STRIDED_OUTPUT = _case(
+    "strided_output",
+    [
+        _float(1, "x", [16, 16], [16, 1]),
+        _float(2, "y", [16, 16], [16, 1]),
+        _float(3, "result", [16, 16], [1, 16]),
+    ],
+    [3],
+)
+"""An output that is not row-major."""
+
+CASES = {"kinds": KINDS, "in_place": IN_PLACE, "strided_output": STRIDED_OUTPUT}
 GRAPHS = {name: case.graph for name, case in CASES.items()}

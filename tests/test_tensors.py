@@ -49,7 +49,7 @@ class Tensors:
         self.scalars = {scalar.argument: 1.5 for scalar in case.binding.scalars}
         for tensor in self.by_name.values():
             # Small numbers, so that the stand-in's sums say something.
-            _doubles(tensor)[:] = torch.randn(COUNT, dtype=torch.float64)
+            doubles(tensor)[:] = torch.randn(COUNT, dtype=torch.float64)
         self.poison()
 
     @property
@@ -62,12 +62,12 @@ class Tensors:
 
     def poison(self) -> None:
         for name in self.outputs:
-            _doubles(self.by_name[name])[:] = POISON
+            doubles(self.by_name[name])[:] = POISON
 
     def expected(self) -> dict[str, list[float]]:
         """What one call leaves in each output."""
         values: dict[int, Any] = {
-            operand.uid: _doubles(self.by_name[operand.name]).tolist()
+            operand.uid: doubles(self.by_name[operand.name]).tolist()
             for operand in self.case.operands
         }
         for scalar in self.case.binding.scalars:
@@ -77,7 +77,7 @@ class Tensors:
 
     def check(self, expected: dict[str, list[float]]) -> None:
         for name in self.outputs:
-            assert _doubles(self.by_name[name]).tolist() == expected[name], name
+            assert doubles(self.by_name[name]).tolist() == expected[name], name
 
 
 def _stored(operand: Any) -> Any:
@@ -90,7 +90,7 @@ def _stored(operand: Any) -> Any:
     return dataclasses.replace(operand, dim=dim, stride=stride)
 
 
-def _doubles(tensor: torch.Tensor) -> torch.Tensor:
+def doubles(tensor: torch.Tensor) -> torch.Tensor:
     """The COUNT doubles that the stand-in sees at a tensor's address."""
     plain = tensor.as_subclass(torch.Tensor)
     storage = plain.untyped_storage()
@@ -132,7 +132,7 @@ def test_outputs_that_are_left_out_are_made(load: Load, load_case: Load, name: s
         like = tensors.by_name[output]
         assert type(made) is DeviceTensor
         assert (made.dtype, made.shape, made.stride()) == (like.dtype, like.shape, like.stride())
-        assert _doubles(made).tolist() == expected[output]
+        assert doubles(made).tolist() == expected[output]
 
 
 def test_one_output_may_be_given_and_another_made(load_case: Load) -> None:
@@ -140,7 +140,7 @@ def test_one_output_may_be_given_and_another_made(load_case: Load) -> None:
     expected = tensors.expected()
     o, stats = module.run(*tensors.inputs, stats=tensors.by_name["stats"])
     assert stats is tensors.by_name["stats"]
-    assert _doubles(o).tolist() == expected["o"]
+    assert doubles(o).tolist() == expected["o"]
     tensors.check({"o": [POISON] * COUNT, "stats": expected["stats"]})
 
 
@@ -209,7 +209,7 @@ def test_outputs_are_made_by_the_exchange_api_of_other_frameworks(load: Load) ->
     assert not hasattr(inputs[0], "new_empty_strided")
     made = module.run(*inputs)
     assert (made.dtype, made.shape) == (torch.float32, (16, 16))
-    assert _doubles(made).tolist() == expected["result"]
+    assert doubles(made).tolist() == expected["result"]
 
 
 @pytest.mark.parametrize("policy", ["direct"], indirect=True)
