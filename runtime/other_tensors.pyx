@@ -10,7 +10,7 @@ from libcpp.vector cimport vector
 from cudnn_bindgen.runtime.arguments cimport address
 from cudnn_bindgen.runtime.dlpack cimport DLPackExchangeAPI, DLTensor
 from cudnn_bindgen.runtime.exchange cimport (
-    exchange_api, make_exchanged, read_exchanged, read_other,
+    current_stream, exchange_api, make_exchanged, read_exchanged, read_other,
 )
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.tensor_checks cimport (
@@ -77,12 +77,19 @@ cdef void* read_workspace(
 
 
 cdef void* stream_of_framework(const TensorCall* call, PyObject** given) except? NULL:
-    """The current stream where no operand's type tells it: CuPy's, else the legacy one."""
+    """The current stream where no tensor was read at once; the legacy one if nobody tells."""
+    cdef const DLPackExchangeAPI* api
+    cdef DLTensor tensor
     cdef int slot
     for slot in range(call.count()):
         if call.given[slot] == GIVEN_ADDRESS:
             continue
-        if type(<object>given[slot]).__module__.partition(".")[0] == "cupy":
+        item = <object>given[slot]
+        api = exchange_api(item)
+        if api != NULL:
+            read_exchanged(api, item, _name(call, slot), &tensor, [])
+            return current_stream(api, &tensor)
+        if type(item).__module__.partition(".")[0] == "cupy":
             return address(sys.modules["cupy"].cuda.get_current_stream().ptr, "stream")
     return NULL
 

@@ -9,6 +9,7 @@ const DLPackExchangeAPI* torch_api;
 DLPackExchangeAPI device_api;
 void* stream;
 int32_t device;
+bool has_strides = true;
 PyObject* kind;  // what is made becomes one of these
 
 void say(DLTensor* tensor) {
@@ -18,6 +19,7 @@ void say(DLTensor* tensor) {
 int borrow(void* object, DLTensor* out) {
     const int failed = torch_api->dltensor_from_py_object_no_sync(object, out);
     if (!failed) say(out);
+    if (!failed && !has_strides) out->strides = nullptr;
     return failed;
 }
 
@@ -67,6 +69,9 @@ const DLPackExchangeAPI* pretend(const DLPackExchangeAPI* api) {
 void set_direct(int is_there) {
     device_api.dltensor_from_py_object_no_sync = is_there ? borrow : nullptr;
 }
+
+// Before DLPack 1.2 row-major tensors may have none.
+void set_strides(int are_there) { has_strides = are_there; }
 
 void set_stream(void* value) { stream = value; }
 void set_kind(PyObject* type) { kind = type; }

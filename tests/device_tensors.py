@@ -96,6 +96,11 @@ def pretend_everywhere() -> None:
     torch.Tensor.__dlpack_c_exchange_api__ = _capsule()
 
 
+def set_strides(are_there: bool) -> None:
+    """Give or take the strides of what the API borrows: all of it must be row-major then."""
+    _library().set_strides(int(are_there))
+
+
 def adopt(kind: type[torch.Tensor]) -> None:
     """Give another type the API; what the API makes is of that type then."""
     kind.__dlpack_c_exchange_api__ = _capsule()

@@ -184,14 +184,38 @@ def test_other_ways_to_hold_memory(load_case: Load, kind: type) -> None:
     tensors.check(expected)
 
 
-def test_a_type_without_a_function_that_borrows(load_case: Load) -> None:
+@pytest.mark.parametrize("policy", ["direct"], indirect=True)
+def test_a_type_without_a_function_that_borrows(
+    load_case: Load, standin: Standin, policy: str
+) -> None:
     module, tensors = load_case("thd"), Tensors(CASES["thd"])
     expected = tensors.expected()
+    stream = standin.stream()
+    device_tensors.set_stream(stream)
     device_tensors.set_direct(False)
     try:
         module.run(*tensors.all)
     finally:
         device_tensors.set_direct(True)
+    tensors.check(expected)
+    assert standin.log("cudnnSetStream")[-1].split()[-1] == hex(stream)
+    standin.destroy_stream(stream)
+
+
+def test_row_major_tensors_may_have_no_strides(load: Load) -> None:
+    module, tensors = load("in_place"), Tensors(tensor_cases.IN_PLACE)
+    expected = tensors.expected()
+    device_tensors.set_strides(False)
+    try:
+        module.run(*tensors.all)
+        tensors.poison()
+        with pytest.raises(
+            ValueError, match=r"^row: expected dims \[1, 16\] with strides \[16, 1\]"
+        ):
+            module.run(**tensors.by_name | {"row": tensors.by_name["x"]})
+    finally:
+        device_tensors.set_strides(True)
+    module.run(*tensors.all)
     tensors.check(expected)
 
 
