@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
+from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError, PlanError
 from cudnn_bindgen.codegen.text import printable
 
 
@@ -19,7 +19,7 @@ class Group(click.Group):
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except (GraphFormatError, EmitError) as error:
+        except (GraphFormatError, EmitError, PlanError) as error:
             fail(str(error))
         except BrokenPipeError:
             raise  # click ends quietly when a reader such as `head` has gone

@@ -57,3 +57,31 @@ class EmitError(ValueError):
 
     def __str__(self) -> str:
         return printable(super().__str__())
+
+
+class PlanError(ValueError):
+    """A graph cannot be rebuilt with the frontend, or no plan can be made of it.
+
+    Attributes
+    ----------
+    problem
+        What was expected and what was found, or what the frontend or cuDNN said.
+    path
+        JSON path in the graph's file; empty for the whole graph.
+    hint
+        What the user can do about it; may be empty.
+    file
+        Name of the file as the user gave it; filled in by the command.
+    """
+
+    def __init__(self, problem: str, *, path: str = "", hint: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.path = path
+        self.hint = hint
+        self.file = ""
+
+    def __str__(self) -> str:
+        parts = (self.file, self.path, self.problem)
+        place = ": ".join(shorten(part, _LONGEST) for part in parts if part)
+        return f"{place} ({printable(self.hint)})" if self.hint else place

@@ -66,6 +66,26 @@ def read_graph(data: bytes, file: str = "", options: ReadOptions = DEFAULT) -> G
         raise
 
 
+def read_document(data: bytes, file: str = "", options: ReadOptions = DEFAULT) -> Document:
+    """Read what `read_graph` builds its model from: decoded and typed, nothing filled in.
+
+    What is null in the file is null here; the model has what the null stands for.
+
+    Raises
+    ------
+    GraphFormatError
+        As `read_graph` does, but for what only the model shows.
+    """
+    try:
+        reading = _choose(read_documents(data, options), options)
+        if isinstance(reading, GraphFormatError):
+            raise reading
+    except GraphFormatError as error:
+        error.file = file
+        raise
+    return reading
+
+
 def list_graphs(data: bytes, file: str = "", options: ReadOptions = DEFAULT) -> list[Entry]:
     """Read all graphs of a file, each by itself: what `options.index` counts from 1.
 
@@ -154,7 +174,8 @@ def build_graph(document: Document) -> Graph:
 
 def _context(structure: StructureDocument) -> Mapping[str, Any]:
     context = structure.context
-    return {name: getattr(context, name) for name in context.__struct_fields__}
+    names = (name for name in context.__struct_fields__ if name != "sm_count")
+    return {name: getattr(context, name) for name in names}
 
 
 def _add_tensor(

@@ -63,6 +63,8 @@ class ContextDocument(msgspec.Struct, frozen=True):
     compute_data_type: str | None = None
     is_dynamic_shape_enabled: bool = False
     is_override_shape_enabled: bool = False
+    # A plan depends on it, no binding does: read.py leaves it out of `Graph.context`.
+    sm_count: int | None = None
 
 
 class StructureDocument(msgspec.Struct, frozen=True):
