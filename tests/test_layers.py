@@ -16,6 +16,7 @@ CODEGEN = sorted((ROOT / "codegen").rglob("*.py"))
 RUNTIME = sorted(
     path for path in (ROOT / "runtime").iterdir() if path.suffix in {".py", ".pyx", ".pxd"}
 )
+PLANNING = sorted((ROOT / "planning").glob("*.py"))
 HEADERS = sorted((ROOT / "runtime").glob("*.hpp"))
 TEMPLATES = sorted((ROOT / "templates").iterdir())
 
@@ -93,6 +94,29 @@ ALLOWED = {
 }
 
 
+# The same for planning, whose modules may import any of codegen's but those of commands.
+PLANNING_ALLOWED = {
+    "__init__": set(),
+    "call": set(),
+    "frontend": set(),
+    "structure": set(),
+    "rules": {"call"},
+    "replay_attention": {"call", "rules"},
+    "replay_linear": {"rules"},
+    "replay_norms": {"call", "rules"},
+    "replay_pointwise": {"rules"},
+    "replay_shapes": {"call", "rules"},
+    "replay": {
+        *("call", "rules", "replay_attention", "replay_linear", "replay_norms"),
+        *("replay_pointwise", "replay_shapes"),
+    },
+    "lowering": {"structure"},
+    "compare": {"structure"},
+    "constants": {"structure"},
+    "rebuild": {"call", "compare", "frontend", "lowering", "replay", "structure"},
+}
+
+
 def name_of(path: Path, folder: str) -> str:
     return ".".join(path.relative_to(ROOT / folder).with_suffix("").parts)
 
@@ -153,8 +177,26 @@ def test_the_order_has_no_cycle() -> None:
 @pytest.mark.parametrize("path", CODEGEN, ids=lambda path: name_of(path, "codegen"))
 def test_codegen_never_imports_the_runtime_or_a_gpu_library(path: Path) -> None:
     assert not within(
-        imports(path), f"{PACKAGE}.runtime", f"{PACKAGE}.cli", "cuda", "torch", "cudnn"
+        imports(path),
+        *(f"{PACKAGE}.runtime", f"{PACKAGE}.planning", f"{PACKAGE}.cli"),
+        *("cuda", "torch", "cudnn"),
     )
+
+
+@pytest.mark.parametrize("path", PLANNING, ids=lambda path: name_of(path, "planning"))
+def test_planning_sees_only_what_stands_left_of_it(path: Path) -> None:
+    found = imports(path)
+    assert not within(found, f"{PACKAGE}.runtime", f"{PACKAGE}.templates", f"{PACKAGE}.cli")
+    # The frontend is loaded by name, in one place, and only when a plan is made.
+    assert not within(found, "cudnn", "cuda", "torch")
+    assert ('import_module("cudnn")' in path.read_text()) == (path.stem == "frontend")
+    assert bool(within(found, "click")) == (path.stem == "command")
+    seen = {n.split(".")[2] for n in within(found, f"{PACKAGE}.planning")}
+    assert seen <= PLANNING_ALLOWED[name_of(path, "planning")]
+
+
+def test_each_module_of_planning_has_a_place() -> None:
+    assert sorted(name_of(path, "planning") for path in PLANNING) == sorted(PLANNING_ALLOWED)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +261,7 @@ def test_the_import_readers_see_imports() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [*CODEGEN, *RUNTIME, *HEADERS, *TEMPLATES, ROOT / "cli.py"],
+    [*CODEGEN, *PLANNING, *RUNTIME, *HEADERS, *TEMPLATES, ROOT / "cli.py"],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_files_are_short(path: Path) -> None:

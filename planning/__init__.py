@@ -1,0 +1,1 @@
+"""Structure of a graph → a plan, on a GPU, through the builders of NVIDIA's frontend."""

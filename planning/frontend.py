@@ -1,0 +1,104 @@
+"""NVIDIA's frontend: the one place that imports it, and only when a plan is made."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from cudnn_bindgen.codegen.dialects.document import ContextDocument
+from cudnn_bindgen.codegen.errors import PlanError
+from cudnn_bindgen.codegen.text import shorten
+
+_OLDEST = (1, 23)
+_INSTALL = "pip install 'nvidia-cudnn-frontend>=1.23', beside cuDNN itself"
+
+# A graph of the frontend, whose types are not stated.
+Graph: TypeAlias = Any
+Module: TypeAlias = Any
+
+
+def load_frontend() -> Module:
+    """Import the frontend.
+
+    Raises
+    ------
+    PlanError
+        It is not installed, too old, or does not find cuDNN.
+    """
+    try:
+        frontend = importlib.import_module("cudnn")
+    except ImportError as error:
+        raise PlanError(f"cannot import nvidia-cudnn-frontend: {error}", hint=_INSTALL) from None
+    except (OSError, RuntimeError) as error:
+        raise PlanError(f"nvidia-cudnn-frontend does not load: {error}", hint=_INSTALL) from None
+    version = str(getattr(frontend, "__version__", "0"))
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if numbers < _OLDEST or not hasattr(frontend, "pygraph"):
+        raise PlanError(
+            f"expected nvidia-cudnn-frontend 1.23 or newer, got {shorten(version)}", hint=_INSTALL
+        )
+    return frontend
+
+
+@contextmanager
+def refusals(frontend: Module, what: str, path: str = "") -> Iterator[None]:
+    """Turn what the frontend raises into a PlanError that says so."""
+    try:
+        yield
+    except PlanError:
+        raise
+    # ValueError and TypeError are what its Python part raises, RuntimeError what its C++ part does;
+    # cudnnGraphNotSupportedError is the reason of cuDNN.
+    except (
+        frontend.cudnnGraphNotSupportedError,
+        *(ArithmeticError, AttributeError, LookupError, NotImplementedError),
+        *(RuntimeError, TypeError, ValueError),
+    ) as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        if "incompatible function arguments" in said:  # and then all that it would take
+            said = f"{said.partition('(')[0]} has no such argument; a newer frontend may have it"
+        raise PlanError(
+            f"{what}: frontend {frontend.__version__} says: {said}", path=path
+        ) from error
+
+
+def new_graph(frontend: Module, context: ContextDocument, handle: object = None) -> Graph:
+    """Return an empty graph with the settings of a file."""
+    options: dict[str, object] = {}
+    for name in ("io_data_type", "intermediate_data_type", "compute_data_type"):
+        text = getattr(context, name)
+        if text is not None:
+            options[name] = find_member(frontend, "data_type", text, f"$.context.{name}")
+    if context.sm_count is not None and context.sm_count != -1:
+        options["sm_count"] = context.sm_count
+    for name in ("is_dynamic_shape_enabled", "is_override_shape_enabled"):
+        if getattr(context, name):
+            options[name] = True
+    if handle is not None:
+        options["handle"] = handle
+    with refusals(frontend, "cannot make a graph", "$.context"):
+        return frontend.pygraph(**options)
+
+
+def find_member(frontend: Module, enum: str, name: str, path: str) -> Any:
+    """Return a member of one of the frontend's enums."""
+    members: dict[str, Any] = getattr(getattr(frontend, enum, None), "__members__", {})
+    if name not in members:
+        raise PlanError(
+            f"expected a {enum} of frontend {frontend.__version__}, got {shorten(name)}", path=path
+        )
+    return members[name]
+
+
+def dump(frontend: Module, graph: Graph) -> bytes:
+    """Return the JSON text of a graph that has been validated."""
+    with refusals(frontend, "cannot dump the rebuilt graph"):
+        text = repr(graph)
+        if '"json_version"' not in text:
+            # Where the frontend has kernels of its own it puts lowering off; a key makes it lower.
+            graph.key()
+            text = repr(graph)
+    return text.encode()

@@ -1,0 +1,65 @@
+"""What is rebuilt and compared: nodes and tensors of a file, nulls and all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cudnn_bindgen.codegen.dialects.decode import check
+from cudnn_bindgen.codegen.dialects.document import ContextDocument, Document, TensorDocument
+from cudnn_bindgen.codegen.graph import Node, Scalar
+from cudnn_bindgen.codegen.read import build_graph
+from cudnn_bindgen.codegen.scalar import read_scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The structure of a graph.
+
+    `graph.Graph` says what each null stands for; here a null stays one, because the frontend has to
+    be told, or not told, just what the first program told it. `paths` says where in the file each
+    tensor stands. `bound` are the uids that callers bind, None where only a plan would know.
+    """
+
+    context: ContextDocument
+    nodes: tuple[Node, ...]
+    tensors: Mapping[int, TensorDocument]
+    paths: Mapping[int, str]
+    bound: frozenset[int] | None
+
+    def value(self, uid: int) -> Scalar | None:
+        """Return the value that the file has for a scalar."""
+        document = self.tensors[uid].pass_by_value
+        if document is None:
+            return None
+        return read_scalar(document, f"{self.paths[uid]}.pass_by_value")
+
+
+def read_structure(document: Document) -> Structure:
+    """Check a document as every command does, and keep what a plan depends on.
+
+    Raises
+    ------
+    GraphFormatError
+        It is no graph that can be bound.
+    """
+    graph = build_graph(document)
+    tensors = {item.uid: item for item in document.structure.tensors}
+    paths = dict(zip((item.uid for item in tensors.values()), document.tensor_paths, strict=True))
+    for index, node in enumerate(graph.nodes):
+        for field in {field for field, _ in node.extra}:
+            _add_carried(node.attributes[field], f"$.nodes[{index}].{field}", tensors, paths)
+    bound = None
+    if graph.plan:
+        bound = frozenset(graph.plan.bound_uids | {uid for uid, _ in graph.plan.constants})
+    return Structure(document.structure.context, graph.nodes, tensors, paths, bound)
+
+
+def _add_carried(
+    items: Any, path: str, tensors: dict[int, TensorDocument], paths: dict[int, str]
+) -> None:
+    """Add tensors that stand inside of a node."""
+    for index, item in enumerate(check(items, list[TensorDocument], path)):
+        tensors[item.uid] = item
+        paths[item.uid] = f"{path}[{index}]"
