@@ -9,7 +9,7 @@ import click
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.binding import Binding, bind
-from cudnn_bindgen.codegen.command_errors import Group, fail
+from cudnn_bindgen.codegen.command_errors import Group, fail, warn
 from cudnn_bindgen.codegen.command_options import (
     override_options,
     reading_options,
@@ -27,10 +27,7 @@ from cudnn_bindgen.codegen.read import list_graphs, read_graph
 from cudnn_bindgen.codegen.render import render
 from cudnn_bindgen.codegen.sidecar import choose_options, sidecars
 from cudnn_bindgen.codegen.source import display_name, is_stdin, read_source
-from cudnn_bindgen.codegen.text import printable
-
-# One cause may give a warning for each of thousands of nodes.
-_MOST_WARNINGS = 20
+from cudnn_bindgen.planning.command import plan
 
 _GRAPH = click.Path(path_type=Path)
 
@@ -205,6 +202,9 @@ def show(graph: Path, as_json: bool, launch: bool, is_list: bool, reading: ReadO
         print_tables(document, _source(graph))
 
 
+main.add_command(plan)
+
+
 def _list(graph: Path, reading: ReadOptions, as_json: bool) -> None:
     from cudnn_bindgen.codegen.show import as_list, print_list
 
@@ -264,13 +264,7 @@ def _render(module: Named, reading: ReadOptions, torch: TorchOptions) -> dict[st
 def _read(graph: Path, reading: ReadOptions) -> Graph:
     file = display_name(graph)
     model = read_graph(read_source(graph), file, reading)
-    for warning in model.warnings:
-        warning.file = file
-    for warning in model.warnings[:_MOST_WARNINGS]:
-        click.echo(printable(f"warning: {warning}"), err=True)
-    more = len(model.warnings) - _MOST_WARNINGS
-    if more > 0:
-        click.echo(printable(f"warning: {file}: and {more} more"), err=True)
+    warn(model.warnings, file)
     return model
 
 

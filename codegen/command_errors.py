@@ -1,15 +1,19 @@
-"""Expected failures of commands: lines on standard error and exit 2."""
+"""Expected failures of commands, lines on standard error and exit 2, and warnings."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 import click
 
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError, PlanError
 from cudnn_bindgen.codegen.text import printable
+
+# One cause may give a warning for each of thousands of nodes.
+_MOST_WARNINGS = 20
 
 
 class Group(click.Group):
@@ -26,6 +30,17 @@ class Group(click.Group):
         except OSError as error:
             name = os.fsdecode(error.filename) if error.filename else "error"
             fail(f"{name}: {error.strerror or error}")
+
+
+def warn(warnings: Sequence[GraphFormatError], file: str) -> None:
+    """Print what is odd about a graph."""
+    for warning in warnings:
+        warning.file = file
+    for warning in warnings[:_MOST_WARNINGS]:
+        click.echo(printable(f"warning: {warning}"), err=True)
+    more = len(warnings) - _MOST_WARNINGS
+    if more > 0:
+        click.echo(printable(f"warning: {file}: and {more} more"), err=True)
 
 
 def fail(*lines: str) -> NoReturn:

@@ -19,7 +19,7 @@ from cudnn_bindgen.codegen.binding import bind
 from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.codegen.render import render
 
-COMMANDS = ("emit", "build", "show")
+COMMANDS = ("emit", "build", "show", "plan")
 
 
 def run(*arguments: str | Path) -> Result:

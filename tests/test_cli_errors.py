@@ -34,6 +34,7 @@ COMMANDS = {
     "build": ("build", "good.json", "GRAPH", "-d", "out"),
     "show": ("show", "GRAPH"),
     "show --json": ("show", "GRAPH", "--json"),
+    "plan": ("plan", "GRAPH", "-o", "out/m.plan"),
 }
 
 

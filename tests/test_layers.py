@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +100,7 @@ ALLOWED = {
 PLANNING_ALLOWED = {
     "__init__": set(),
     "call": set(),
+    "options": set(),
     "frontend": set(),
     "structure": set(),
     "rules": {"call"},
@@ -114,6 +117,9 @@ PLANNING_ALLOWED = {
     "compare": {"structure"},
     "constants": {"structure"},
     "rebuild": {"call", "compare", "frontend", "lowering", "replay", "structure"},
+    "build_plan": {"frontend", "options", "rebuild", "structure"},
+    "make_plan": {"build_plan", "constants", "frontend", "lowering", "options", "structure"},
+    "command": {"constants", "make_plan", "options"},
 }
 
 
@@ -197,6 +203,15 @@ def test_planning_sees_only_what_stands_left_of_it(path: Path) -> None:
 
 def test_each_module_of_planning_has_a_place() -> None:
     assert sorted(name_of(path, "planning") for path in PLANNING) == sorted(PLANNING_ALLOWED)
+
+
+def test_help_loads_neither_planning_nor_the_frontend() -> None:
+    code = (
+        "import sys, cudnn_bindgen.cli\n"
+        "names = [n for n in sys.modules if n.split('.')[0] == 'cudnn' or '.planning.' in n]\n"
+        "assert names == ['cudnn_bindgen.planning.command'], names"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(
