@@ -24,8 +24,13 @@ class Placed:
     path: str
 
 
-def check_nodes(nodes: Sequence[Node], tensors: Mapping[int, Placed]) -> None:
-    """Raise GraphFormatError unless `nodes` are an acyclic graph whose operands can be bound."""
+def check_nodes(
+    nodes: Sequence[Node], tensors: Mapping[int, Placed], *, is_inferred: bool = True
+) -> None:
+    """Raise GraphFormatError unless `nodes` are an acyclic graph whose operands can be bound.
+
+    A graph that is not inferred may leave the shapes of its outputs open.
+    """
     written = _writers(nodes, tensors)
     _check_readers(nodes, tensors, written)
     _check_cycles(nodes, tensors, written)
@@ -35,7 +40,7 @@ def check_nodes(nodes: Sequence[Node], tensors: Mapping[int, Placed]) -> None:
         )
     # Whether a port names them or not: callers bind all of them (binding.py).
     operands = [item for item in tensors.values() if not item.tensor.is_virtual]
-    _check_inferred(operands)
+    _check_inferred([o for o in operands if is_inferred or o.tensor.uid not in written])
     for item in operands:
         _check_operand(item)
     if len(operands) > MAX_OPERANDS:

@@ -141,8 +141,11 @@ def _build(reading: Reading, options: ReadOptions) -> Graph:
     return graph
 
 
-def build_graph(document: Document) -> Graph:
-    """Check a document and build the model from it."""
+def build_graph(document: Document, *, is_inferred: bool = True) -> Graph:
+    """Check a document and build the model from it.
+
+    Of a graph that is not inferred yet no binding can be made, but a plan can.
+    """
     structure = document.structure
     tensors: dict[int, Placed] = {}
     for item, path in zip(structure.tensors, document.tensor_paths, strict=True):
@@ -157,7 +160,7 @@ def build_graph(document: Document) -> Graph:
             hint="add the operations before dumping the graph",
         )
     _check_ragged_offsets(tensors)
-    check_nodes(nodes, tensors)
+    check_nodes(nodes, tensors, is_inferred=is_inferred)
     in_order = tuple(tensors[uid].tensor for uid in sorted(tensors))
     plan = read_plan(document.plan, in_order) if document.plan else None
     if plan:

@@ -10,7 +10,6 @@ from cudnn_bindgen.codegen.command_errors import warn
 from cudnn_bindgen.codegen.command_options import reading_options
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.options import ReadOptions
-from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.codegen.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.text import printable
 
@@ -75,7 +74,7 @@ def plan(
     for standard input.
     """
     from cudnn_bindgen.planning.constants import parse_constants
-    from cudnn_bindgen.planning.make_plan import describe, make_plan
+    from cudnn_bindgen.planning.make_plan import describe, make_plan, read_input
     from cudnn_bindgen.planning.options import PlanOptions, parse_knobs
 
     if knobs is not None and engine is None:
@@ -86,10 +85,11 @@ def plan(
     if not is_stdin(graph) and target.exists() and target.samefile(graph):
         raise PlanError(f"--output: expected another file than GRAPH, got {target}")
     said = parse_constants(constants, arguments)
-    source, file = read_source(graph), display_name(graph)
-    warn(read_graph(source, file, reading).warnings, file)
+    file = display_name(graph)
+    structure = read_input(read_source(graph), file, reading)
+    warn(structure.warnings, file)
     try:
-        data = make_plan(source, file, reading, said, options)
+        data = make_plan(structure, said, options)
     except PlanError as error:
         error.file = file
         raise

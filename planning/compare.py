@@ -152,7 +152,7 @@ def _tensors(
     for name in ("dim", "stride"):
         expected, found = getattr(before, name), getattr(after, name)
         # What was never inferred stands for what the frontend infers.
-        if expected != found and (expected or not before.is_virtual):
+        if expected and expected != found:
             yield Difference(f"{path}.{name}", expected, found)
     expected, found = _type(before, file.context), _type(after, rebuilt.context)
     if expected != found:

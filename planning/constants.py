@@ -33,6 +33,9 @@ class Constants:
     arguments: tuple[str, ...] = ()
 
 
+NOTHING = Constants()
+
+
 def parse_constants(texts: Sequence[str], arguments: Sequence[str] = ()) -> Constants:
     """Read ``name=value``; a name may have ``=`` in it, a value has none."""
     pairs = []

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from cudnn_bindgen.codegen.options import ReadOptions
+from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.options import DEFAULT, ReadOptions
 from cudnn_bindgen.codegen.read import read_document, read_graph
 from cudnn_bindgen.planning.build_plan import build_plan
-from cudnn_bindgen.planning.constants import Constants, resolve_constants
+from cudnn_bindgen.planning.constants import NOTHING, Constants, resolve_constants
 from cudnn_bindgen.planning.frontend import load_frontend
 from cudnn_bindgen.planning.lowering import undo_lowering
-from cudnn_bindgen.planning.options import PlanOptions
-from cudnn_bindgen.planning.structure import read_structure
+from cudnn_bindgen.planning.options import HEURISTICS, PlanOptions
+from cudnn_bindgen.planning.structure import Structure, read_structure
+
+
+def read_input(data: bytes, file: str = "", reading: ReadOptions = DEFAULT) -> Structure:
+    """Read the graph that a plan is wanted of, as it was before lowering.
+
+    Raises
+    ------
+    GraphFormatError
+        `data` is no graph, or an odd one and `reading` is strict.
+    """
+    try:
+        structure = read_structure(read_document(data, file, reading))
+        if reading.strict and structure.warnings:
+            raise structure.warnings[0]
+    except GraphFormatError as error:
+        error.file = file
+        raise
+    return undo_lowering(structure)
 
 
 def make_plan(
-    data: bytes,
-    file: str = "",
-    reading: ReadOptions | None = None,
-    constants: Constants | None = None,
-    options: PlanOptions | None = None,
+    structure: Structure, constants: Constants = NOTHING, options: PlanOptions = HEURISTICS
 ) -> bytes:
     """Make a plan for the current CUDA device.
 
     Parameters
     ----------
-    data
-        Content of a graph file in any dialect.
-    file
-        Its name, for error messages only.
-    reading
-        Which graph of several, and whether to read a newer format; `strict` is not kept here.
+    structure
+        What `read_input` returned.
     constants
         What the user says of scalars without a value.
     options
@@ -37,19 +48,15 @@ def make_plan(
     Returns
     -------
     bytes
-        What ``graph.serialize()`` returned, proven to hold the graph of `data`.
+        What ``graph.serialize()`` returned, proven to hold the graph.
 
     Raises
     ------
-    GraphFormatError
-        `data` is no graph.
     PlanError
         The graph cannot be rebuilt, or cuDNN has no plan for it on this device.
     """
-    document = read_document(data, file, reading or ReadOptions())
-    structure = undo_lowering(read_structure(document))
-    values = resolve_constants(structure, constants or Constants())
-    return build_plan(structure, values, options or PlanOptions(), load_frontend())
+    values = resolve_constants(structure, constants)
+    return build_plan(structure, values, options, load_frontend())
 
 
 def describe(plan: bytes) -> str:

@@ -31,6 +31,9 @@ class PlanOptions:
     max_workspace: int | None = None
 
 
+HEURISTICS = PlanOptions()
+
+
 def parse_knobs(text: str) -> dict[str, int]:
     """Read ``TILE_SIZE=3,STAGES=2``."""
     knobs: dict[str, int] = {}

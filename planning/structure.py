@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cudnn_bindgen.codegen.dialects.decode import check
 from cudnn_bindgen.codegen.dialects.document import ContextDocument, Document, TensorDocument
+from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.graph import Node, Scalar
 from cudnn_bindgen.codegen.read import build_graph
 from cudnn_bindgen.codegen.scalar import read_scalar
@@ -20,6 +21,7 @@ class Structure:
     `graph.Graph` says what each null stands for; here a null stays one, because the frontend has to
     be told, or not told, just what the first program told it. `paths` says where in the file each
     tensor stands. `bound` are the uids that callers bind, None where only a plan would know.
+    `warnings` say what is odd about the graph.
     """
 
     context: ContextDocument
@@ -27,6 +29,7 @@ class Structure:
     tensors: Mapping[int, TensorDocument]
     paths: Mapping[int, str]
     bound: frozenset[int] | None
+    warnings: tuple[GraphFormatError, ...] = field(default=(), compare=False)
 
     def value(self, uid: int) -> Scalar | None:
         """Return the value that the file has for a scalar."""
@@ -39,21 +42,24 @@ class Structure:
 def read_structure(document: Document) -> Structure:
     """Check a document as every command does, and keep what a plan depends on.
 
+    Shapes of outputs may be open: the frontend infers them when the graph is rebuilt.
+
     Raises
     ------
     GraphFormatError
         It is no graph that can be bound.
     """
-    graph = build_graph(document)
+    graph = build_graph(document, is_inferred=False)
     tensors = {item.uid: item for item in document.structure.tensors}
     paths = dict(zip((item.uid for item in tensors.values()), document.tensor_paths, strict=True))
     for index, node in enumerate(graph.nodes):
-        for field in {field for field, _ in node.extra}:
-            _add_carried(node.attributes[field], f"$.nodes[{index}].{field}", tensors, paths)
+        for name in {name for name, _ in node.extra}:
+            _add_carried(node.attributes[name], f"$.nodes[{index}].{name}", tensors, paths)
     bound = None
     if graph.plan:
         bound = frozenset(graph.plan.bound_uids | {uid for uid, _ in graph.plan.constants})
-    return Structure(document.structure.context, graph.nodes, tensors, paths, bound)
+    context = document.structure.context
+    return Structure(context, graph.nodes, tensors, paths, bound, graph.warnings)
 
 
 def _add_carried(

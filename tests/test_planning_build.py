@@ -17,8 +17,8 @@ from cudnn_bindgen.cli import main
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.planning import frontend as loading
-from cudnn_bindgen.planning.make_plan import describe, make_plan
-from cudnn_bindgen.planning.options import PlanOptions, parse_knobs
+from cudnn_bindgen.planning.make_plan import describe, make_plan, read_input
+from cudnn_bindgen.planning.options import HEURISTICS, PlanOptions, parse_knobs
 
 GOOD = [Candidate(8, 64), Candidate(2, 16)]
 FOREIGN = Candidate(20_500)
@@ -32,10 +32,10 @@ def graph() -> Document:
 
 
 def planned(
-    monkeypatch: pytest.MonkeyPatch, fake: Frontend, options: PlanOptions | None = None
+    monkeypatch: pytest.MonkeyPatch, fake: Frontend, options: PlanOptions = HEURISTICS
 ) -> bytes:
     monkeypatch.setattr(loading, "importlib", installed(fake))
-    return make_plan(to_json(fake.raw), "g.json", options=options)
+    return make_plan(read_input(to_json(fake.raw)), options=options)
 
 
 def built(fake: Frontend) -> list[str]:
@@ -155,7 +155,7 @@ def test_another_graph_in_the_dump_or_in_the_plan_file(monkeypatch: pytest.Monke
     fake = Frontend(changed, GOOD)
     monkeypatch.setattr(loading, "importlib", installed(fake))
     with pytest.raises(PlanError, match="the rebuilt graph differs"):
-        make_plan(to_json(graph()))
+        make_plan(read_input(to_json(graph())))
     assert "build_operation_graph()" not in fake.calls
 
 

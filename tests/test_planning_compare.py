@@ -281,3 +281,16 @@ def test_names_of_constants_are_the_frontends() -> None:
     after["tensors"][1]["name"] = "mul::IN_1"
     assert [item.path for item in differences(before, after)] == ["$.tensors[1].name"]
     assert not list(compare(structure_of(before), structure_of(after), frozenset({2})))
+
+
+def test_what_is_not_inferred_may_become_anything_but_an_input_may_not() -> None:
+    before, after = one_node(), one_node()
+    before["tensors"][1] |= {"dim": [], "stride": []}
+    assert differences(before, after) == []
+    assert [item.path for item in differences(after, before)] == [
+        "$.tensors[1].dim",
+        "$.tensors[1].stride",
+    ]
+    before["tensors"][0] |= {"dim": [], "stride": []}
+    with pytest.raises(GraphFormatError, match="expected the shape of an operand"):
+        structure_of(before)

@@ -19,7 +19,7 @@ from documents import DATA, Document, document, node, scalar, tensor
 from standin import build as build_standin
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.read import list_graphs, read_graph
+from cudnn_bindgen.codegen.read import build_graph, list_graphs, read_document, read_graph
 from cudnn_bindgen.planning.replay import REPLAYS
 from cudnn_bindgen.planning.replay_pointwise import METHODS
 
@@ -227,8 +227,9 @@ def test_every_tag_and_mode_is_among_them(made: dict[str, dict[str, str]]) -> No
 
 
 def is_graph(path: Path) -> bool:
+    """Whether it can be planned; a graph whose outputs have no shapes yet can."""
     try:
-        read_graph(path.read_bytes())
+        build_graph(read_document(path.read_bytes()), is_inferred=False)
     except GraphFormatError:
         return False
     return True
@@ -243,6 +244,8 @@ def test_a_file(path: Path, results: dict[str, dict[str, str]]) -> None:
         assert error
     elif f"{path.parent.name}/{path.stem}" in ASKED:
         assert "a scalar without one, which may be a constant of compile time" in error
+    elif path.stem == "slice_concat":  # whose own shapes Python graphs must state
+        assert error.endswith("says: Tensor 'cat::Y' dims not set.")
     else:
         assert error == ""
 
@@ -251,10 +254,12 @@ def test_a_file(path: Path, results: dict[str, dict[str, str]]) -> None:
     "path", [path for path in FILES if path.suffix == ".log"], ids=lambda path: path.parent.name
 )
 def test_the_graphs_of_a_log(path: Path, results: dict[str, dict[str, str]]) -> None:
-    entries = list_graphs(path.read_bytes())
-    for index, entry in enumerate(entries, 1):
-        error = results[f"{path} {index}"].get("error", "")
-        assert bool(error) == (entry.refusal is not None), error
+    """Most of them were logged before their shapes were inferred."""
+    data = path.read_bytes()
+    entries = list_graphs(data)
+    assert len(entries) > 2
+    for index, _ in enumerate(entries, 1):
+        assert results[f"{path} {index}"] == {}
 
 
 @pytest.mark.parametrize("name", SAID)
