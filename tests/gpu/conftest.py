@@ -121,6 +121,12 @@ def frontend():
 
 
 @pytest.fixture(scope="session")
+def make_case():
+    """Return the class, which test files cannot import: there are two modules named conftest."""
+    return Case
+
+
+@pytest.fixture(scope="session")
 def cases(frontend, tmp_path_factory):
     """Every case by name; else the reason to skip it as text, or what went wrong as an error."""
     import cudnn

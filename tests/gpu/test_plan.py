@@ -1,0 +1,192 @@
+"""Every structure file that cuDNN supports here: planned, built, run as the frontend runs it.
+
+Files that the frontend or cuDNN refuses are skipped with their reason; a graph that is rebuilt as
+another one fails.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import graphs  # noqa: E402  (on the path since conftest)
+
+from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError  # noqa: E402
+from cudnn_bindgen.codegen.read import read_graph  # noqa: E402
+from cudnn_bindgen.planning.constants import Constants  # noqa: E402
+from cudnn_bindgen.planning.make_plan import make_plan, read_input  # noqa: E402
+from cudnn_bindgen.planning.options import PlanOptions  # noqa: E402
+
+pytestmark = [
+    pytest.mark.gpu,
+    # The warnings of torch and of the frontend are not ours to fix.
+    pytest.mark.filterwarnings("default"),
+]
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+FILES = [
+    *sorted((DATA / "structure-v2").glob("*.json")),
+    *(
+        path
+        for version in ("1.18.0", "1.26.0", "1.32.0")
+        for path in sorted((DATA / "frontends" / version).glob("*.json"))
+    ),
+    *sorted((DATA / "plans").glob("cudnn-*/*.plan")),
+]
+NAMES = {re.sub(r"\W", "_", f"planned_{path.parent.name}_{path.stem}"): path for path in FILES}
+
+# What is said of scalars that are constants of compile time, or look like ones.
+SAID = {
+    "scalar_of_compile_time": Constants(values=(("mul::IN_1", "0.5"),)),
+    "scalar_unnamed": Constants(arguments=("mul::IN_1",)),
+}
+# What the frontend or cuDNN says, as against what is found out about the rebuilt graph.
+THEIR_WORDS = (
+    "cannot build",
+    "cannot set",
+    "cannot dump",
+    "cannot make",
+    "cuDNN",
+    "the rebuilt graph is not valid",
+)
+
+MATMUL = "planned_1_32_0_matmul_bias_relu"
+
+# Elements of one operand: PyTorch's tests of nested tensors declare strides beyond all memory.
+LARGEST = 1 << 28
+
+
+def said_of(path):
+    is_asked = path.stem == "scalar_of_compile_time" or path.parent.name < "1.29"
+    return SAID.get(path.stem, Constants()) if is_asked else Constants()
+
+
+@pytest.fixture(scope="session")
+def plans(frontend):
+    """Every plan by name; else the reason to skip it as text, or what went wrong as an error."""
+    found = {}
+    for name, path in NAMES.items():
+        try:
+            structure = read_input(path.read_bytes())
+        except GraphFormatError as error:
+            found[name] = f"no graph: {error}"
+            continue
+        try:
+            found[name] = make_plan(structure, said_of(path))
+        except PlanError as error:
+            is_refused = error.problem.startswith(THEIR_WORDS)
+            found[name] = str(error) if is_refused else error
+    return found
+
+
+@pytest.fixture(scope="session")
+def planned_cases(plans, frontend, make_case, tmp_path_factory):
+    """A built module for each plan, with the frontend's own graph of it."""
+    directory = tmp_path_factory.mktemp("planned")
+    files = {}
+    for name, plan in plans.items():
+        if isinstance(plan, bytes):
+            files[name] = directory / f"{name}.plan"
+            files[name].write_bytes(plan)
+    failed = graphs.build_modules(files, directory)
+    generator = torch.Generator("cuda").manual_seed(0)
+    found = {name: RuntimeError(failure) for name, failure in failed.items()}
+    for name in set(files) - set(failed):
+        try:
+            reference = graphs.reference_graph(plans[name], frontend)
+            found[name] = make_case(name, directory, plans[name], reference, frontend, generator)
+        except Exception as error:
+            found[name] = error
+    return plans | found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_planned_graph_gives_the_frontends_bytes(name, planned_cases):
+    case = planned_cases[name]
+    if isinstance(case, str):
+        pytest.skip(case)
+    if isinstance(case, Exception):
+        raise case
+    reason = why_no_operands(case)
+    if reason:
+        pytest.skip(reason)
+    try:
+        case.verify()
+    finally:
+        case.kept.clear()
+
+
+def why_no_operands(case):
+    """Return why benchmarks/graphs.py has no valid operands for a module; else nothing."""
+    for operand in case.module.OPERANDS:
+        span = 1 + sum((d - 1) * s for d, s in zip(operand.dim, operand.stride, strict=True))
+        if 0 in operand.dim:
+            return "a graph without elements writes nothing to compare"
+        if span > LARGEST:
+            return f"{operand.argument} spans {span} elements"
+    try:
+        case.fresh()
+    except (AttributeError, KeyError, ValueError) as error:
+        return f"no operands for it: {error}"
+    return ""
+
+
+def test_most_of_them_are_planned(plans):
+    """That all are skipped would be no success."""
+    reasons = [plan for plan in plans.values() if isinstance(plan, str)]
+    print("\n".join(sorted(reasons)))
+    assert not [plan for plan in plans.values() if isinstance(plan, Exception)]
+    assert sum(isinstance(plan, bytes) for plan in plans.values()) > len(plans) / 2
+
+
+@pytest.fixture(scope="session")
+def product(plans):
+    """A plan of a matrix product, and its structure."""
+    if not isinstance(plans[MATMUL], bytes):
+        pytest.skip(str(plans[MATMUL]))
+    return read_input(NAMES[MATMUL].read_bytes()), plans[MATMUL]
+
+
+def engine_of(plan):
+    """Return the number and the knobs of a plan's engine, as `show` prints them."""
+    number, *knobs = read_graph(plan).plan.engine.removeprefix("engine ").split()
+    return int(number), {knob: int(value) for knob, value in (k.split("=") for k in knobs)}
+
+
+def test_an_engine_is_pinned(product):
+    structure, plan = product
+    engine, knobs = engine_of(plan)
+    pinned = make_plan(structure, options=PlanOptions(engine=engine, knobs=knobs))
+    assert engine_of(pinned) == (engine, knobs)
+
+
+def test_an_engine_that_there_is_not(product):
+    with pytest.raises(PlanError, match="cuDNN does not take engine 9999"):
+        make_plan(product[0], options=PlanOptions(engine=9999))
+
+
+def test_a_limit_of_workspace(product):
+    structure, _ = product
+    try:
+        frugal = make_plan(structure, options=PlanOptions(max_workspace=0))
+    except PlanError as error:
+        pytest.skip(f"no plan without workspace: {error}")
+    reference = graphs.reference_graph(frugal, graphs.frontend_handle())
+    assert reference.get_workspace_size() == 0
+
+
+def test_the_command(product, tmp_path):
+    path = NAMES[MATMUL]
+    command = [sys.executable, "-m", "cudnn_bindgen.cli", "plan", str(path), "-o", "m.plan"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    written = read_graph((tmp_path / "m.plan").read_bytes()).plan
+    expected = read_graph(product[1]).plan
+    assert (written.cudnn_version, written.sm) == (expected.cudnn_version, expected.sm)
+    assert f"SM {written.sm}, engine " in done.stderr
