@@ -40,6 +40,7 @@ def undo_lowering(structure: Structure) -> Structure:
         if node.tag in _TURNED:
             _turn_back(node, tensors)
             node = _take_scale_out(node, structure, f"$.nodes[{index}]")
+            node = _take_lengths_out(node, structure)
         nodes.append(node)
     used = {uid for node in nodes for _, uid in node.ports}
     lost = {uid for node in structure.nodes for _, uid in node.ports} - used
@@ -94,5 +95,23 @@ def _take_scale_out(node: Node, structure: Structure, path: str) -> Node:
     return replace(node, optional=_without(node.optional, "Attn_scale"))
 
 
-def _without(ports: Iterable[tuple[str, int]], name: str) -> tuple[tuple[str, int], ...]:
-    return tuple((port, uid) for port, uid in ports if port != name)
+# For cuDNN 9.15 and older the frontend pads gradients by itself where the number of keys asks for
+# it, with lengths of its own that lie in its part of the workspace.
+_OWN_LENGTHS = {
+    "SEQ_LEN_Q": "workaround_padding_mask_seq_len_q",
+    "SEQ_LEN_KV": "workaround_padding_mask_seq_len_kv",
+}
+
+
+def _take_lengths_out(node: Node, structure: Structure) -> Node:
+    """Drop the padding that the frontend added, which nobody passes."""
+    ports = dict(node.optional)
+    names = {port: structure.tensors[ports[port]].name for port in _OWN_LENGTHS if port in ports}
+    if names != _OWN_LENGTHS:
+        return node
+    attributes = {**node.attributes, "padding_mask": False}
+    return replace(node, attributes=attributes, optional=_without(node.optional, *_OWN_LENGTHS))
+
+
+def _without(ports: Iterable[tuple[str, int]], *names: str) -> tuple[tuple[str, int], ...]:
+    return tuple((port, uid) for port, uid in ports if port not in names)

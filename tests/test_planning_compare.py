@@ -77,8 +77,10 @@ def test_every_change_is_found(path: Path) -> None:
     assert differences(raw, raw) == []
     tried = 0
     for place in leaves({key: raw[key] for key in ("context", "nodes", "tensors")}):
-        if place[-1] == "ragged_offset_name":
-            continue  # repeats the name of the tensor that ragged_offset_uid means
+        # The first repeats the name of the tensor that ragged_offset_uid means; the second may
+        # become true.
+        if place[-1] in ("ragged_offset_name", "is_deterministic_algorithm"):
+            continue
         try:
             found = differences(raw, changed(raw, place))
         except GraphFormatError:
@@ -294,3 +296,28 @@ def test_what_is_not_inferred_may_become_anything_but_an_input_may_not() -> None
     before["tensors"][0] |= {"dim": [], "stride": []}
     with pytest.raises(GraphFormatError, match="expected the shape of an operand"):
         structure_of(before)
+
+
+def test_padding_that_the_frontend_added_is_taken_out() -> None:
+    raw = json.loads((DATA / "structure-v2" / "sdpa_bwd.json").read_bytes())
+    padded = copy.deepcopy(raw)
+    (attention,) = padded["nodes"]
+    attention["padding_mask"] = True
+    attention["inputs"] |= {"SEQ_LEN_Q": 50, "SEQ_LEN_KV": 51}
+    shape = {"dim": [3, 1, 1, 1], "stride": [1, 1, 1, 1], "data_type": "INT32"}
+    for uid, side in ((50, "q"), (51, "kv")):
+        padded["tensors"].append(
+            tensor_document(uid, f"workaround_padding_mask_seq_len_{side}", **shape)
+        )
+    assert differences(raw, padded) == differences(padded, raw) == []
+    padded["tensors"][-1]["name"] = "seq_len_kv"  # a user's
+    assert differences(raw, padded)
+
+
+def test_a_gpu_that_has_deterministic_kernels_only() -> None:
+    raw = json.loads((DATA / "structure-v2" / "sdpa_bwd.json").read_bytes())
+    forced = copy.deepcopy(raw)
+    forced["nodes"][0]["is_deterministic_algorithm"] = True
+    assert differences(raw, forced) == []
+    (found,) = differences(forced, raw)
+    assert found.path == "$.nodes[0].is_deterministic_algorithm"
