@@ -197,6 +197,37 @@ def test_random_overrides_give_the_frontends_bits(site, generator, policy):
         assert stats["recorded"] > 0, stats
 
 
+@pytest.mark.parametrize("policy", ["direct", "record"])
+def test_run_takes_tensors_of_the_overridden_shapes(site, generator, policy):
+    from cudnn_bindgen.runtime.errors import OperandError
+
+    module, case = site.module, site.case
+    module.set_launch_policy(policy)
+    overrides = module.Overrides()
+    source = random.Random(policy)
+    operands = [operand for operand in module.OPERANDS if operand.role != "scalar"]
+    for _ in range(20):
+        size = site.draw(source)
+        tensors = case.operands(size, generator)
+        expected = case.expected(tensors, case.overrides(size))
+        overrides.set(**site.symbols(size))
+        torch.cuda.synchronize()
+        returned = module.run(*(tensors[o.uid] for o in operands), overrides=overrides)
+        assert_same(site, tensors, expected, size)
+        whole = returned if isinstance(returned, tuple) else (returned,)
+        outputs = [operand for operand in operands if operand.role == "output"]
+        assert [*map(id, whole)] == [id(tensors[operand.uid]) for operand in outputs]
+    # A tensor that is only as large as another call's: the first operand has all its axes fixed
+    # in the product, and its heads in ragged attention.
+    first = operands[0]
+    wrong = tensors[first.uid].flatten()[:1]
+    names = {operand.uid: operand.argument.removesuffix("_ptr") for operand in operands}
+    with pytest.raises(OperandError, match=rf"^{names[first.uid]}: expected dims"):
+        module.run(
+            *(wrong if o is first else tensors[o.uid] for o in operands), overrides=overrides
+        )
+
+
 def test_the_setters_agree_with_the_symbols(site):
     source = random.Random(3)
     by_symbol, by_hand = site.module.Overrides(), site.module.Overrides()
