@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
+# Helpers beside this file; last, because tests/ has files of the same names.
+sys.path.append(str(ROOT / "tests/gpu"))
 
 import graphs  # noqa: E402  (needs the path above)
 import tensor_graphs  # noqa: E402
