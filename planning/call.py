@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,10 @@ class Call:
 
     `arguments` hold plain values, and Operand and Member wherever they stand in lists and tuples.
     `outputs` has the uid of each tensor that is returned, in order; None where the graph has none.
-    `made` are outputs that the frontend does not return but takes: they stand in `arguments`, too.
+    Outputs that the frontend does not return but takes stand in `arguments`.
     """
 
     method: str
     path: str
     arguments: Mapping[str, object]
     outputs: tuple[int | None, ...]
-    made: tuple[int, ...] = field(default=())

@@ -69,7 +69,9 @@ def _turn_back(node: Node, tensors: dict[int, TensorDocument]) -> None:
 
 
 def _is_turned(tensor: TensorDocument) -> bool:
-    return len(tensor.stride) == 4 and tensor.stride[3] != 1 and tensor.stride[2] == 1
+    if len(tensor.dim) != 4 or len(tensor.stride) != 4:
+        return False
+    return tensor.stride[3] != 1 and tensor.stride[2] == 1
 
 
 def _exchange(tensor: TensorDocument) -> TensorDocument:

@@ -25,10 +25,10 @@ def read_input(data: bytes, file: str = "", reading: ReadOptions = DEFAULT) -> S
         structure = read_structure(read_document(data, file, reading))
         if reading.strict and structure.warnings:
             raise structure.warnings[0]
+        return undo_lowering(structure)
     except GraphFormatError as error:
         error.file = file
         raise
-    return undo_lowering(structure)
 
 
 def make_plan(

@@ -44,13 +44,11 @@ def replay(node: Node, path: str) -> Call:
     """
     rule = _find_rule(node, path)
     arguments: dict[str, object] = {"name": node.name}
-    made = []
     for side, ports in (("inputs", node.inputs + node.optional), ("outputs", node.outputs)):
         for port, uid in ports:
             keyword = rule.inputs.get(port) if side == "inputs" else rule.made.get(port)
             if keyword is not None:
                 arguments[keyword] = Operand(uid)
-                made += [uid] if side == "outputs" else []
             elif port not in (rule.read if side == "inputs" else rule.outputs):
                 raise PlanError(
                     f"expected a port that pygraph.{rule.method} takes, got {shorten(port)}",
@@ -66,7 +64,6 @@ def replay(node: Node, path: str) -> Call:
         path=path,
         arguments=arguments,
         outputs=tuple(returned.get(port) for port in rule.outputs),
-        made=tuple(made),
     )
 
 

@@ -11,6 +11,8 @@ from cudnn_bindgen.codegen.graph import Node
 from cudnn_bindgen.codegen.scalar import read_float
 from cudnn_bindgen.planning.call import Member
 
+_HUGE = 1 << 200  # beyond every FLOAT, so that read_float refuses it
+
 Convert = Callable[[Any, str], object]
 
 
@@ -76,7 +78,10 @@ def integers(value: Any, path: str) -> object:
 
 def number(value: Any, path: str) -> object:
     """Take a FLOAT: the bits of one as a hex string, or a plain number."""
-    return read_float(float(value) if isinstance(value, int) else value, path)
+    if isinstance(value, int):
+        # UBJSON has integers of any size.
+        value = float(max(-_HUGE, min(value, _HUGE)))
+    return read_float(value, path)
 
 
 def enum(name: str) -> Convert:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 from documents import document, node, tensor, to_json
 
-from cudnn_bindgen.codegen.errors import PlanError
+from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.graph import Node
 from cudnn_bindgen.codegen.ports import PORTS
 from cudnn_bindgen.codegen.read import read_graph
@@ -131,9 +132,22 @@ def test_floats_are_their_bits() -> None:
     assert (call.arguments["lower_clip"], call.arguments["upper_clip"]) == (0.125, 6.0)
 
 
+@pytest.mark.parametrize("value", [10**400, 1e39, "3E", "word", {}, [1.0]])
+def test_what_is_no_float(value: object) -> None:
+    with pytest.raises(GraphFormatError, match="expected .*FLOAT") as caught:
+        replay(_with_clip(value), "$.nodes[0]")
+    assert caught.value.path == "$.nodes[0].relu_lower_clip"
+
+
+def _with_clip(value: object) -> Node:
+    # Past the reader: JSON has no integer of that size, UBJSON has.
+    attributes = {"mode": "RELU_FWD", "relu_lower_clip": value}
+    return dataclasses.replace(one_node(RELU), attributes=attributes)
+
+
 def test_outputs_that_are_passed() -> None:
     call = call_of(SDPA | {"outputs": {"O": 4, "Max": 5, "Sum_exp": 6}}, generate_stats=False)
-    assert (call.outputs, call.made) == ((4, None), (5, 6))
+    assert call.outputs == (4, None)
     assert (call.arguments["score_max"], call.arguments["score_sum_exp"]) == (
         Operand(5),
         Operand(6),
