@@ -134,7 +134,7 @@ def test_floats_are_their_bits() -> None:
 
 @pytest.mark.parametrize("value", [10**400, 1e39, "3E", "word", {}, [1.0]])
 def test_what_is_no_float(value: object) -> None:
-    with pytest.raises(GraphFormatError, match="expected .*FLOAT") as caught:
+    with pytest.raises(GraphFormatError, match=r"expected .*FLOAT") as caught:
         replay(_with_clip(value), "$.nodes[0]")
     assert caught.value.path == "$.nodes[0].relu_lower_clip"
 
