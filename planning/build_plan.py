@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Mapping
 
 from cudnn_bindgen.codegen.errors import PlanError
@@ -36,15 +37,34 @@ def build_plan(
     with refusals(frontend, "expected a GPU that cuDNN can use, got none"):
         handle = frontend.create_handle()
     try:
-        graph = rebuild(structure, constants, frontend, handle)
-        _choose(graph, options, frontend)
-        with refusals(frontend, "cannot serialize the plan"):
-            data = bytes(graph.serialize())
-        del graph  # before the handle that it was made with
+        data = _serialized(structure, constants, options, frontend, handle)
+    except BaseException as error:
+        _forget_frames(error)
+        raise
     finally:
         frontend.destroy_handle(handle)
     check_dump(data, structure, frozenset(constants))
     return data
+
+
+def _serialized(
+    structure: Structure,
+    constants: Mapping[int, int | float],
+    options: PlanOptions,
+    frontend: Module,
+    handle: object,
+) -> bytes:
+    graph = rebuild(structure, constants, frontend, handle)
+    _choose(graph, options, frontend)
+    with refusals(frontend, "cannot serialize the plan"):
+        return bytes(graph.serialize())
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Let go of the graph that the frames of an error hold: it must not outlive its handle."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def _choose(graph: Graph, options: PlanOptions, frontend: Module) -> None:

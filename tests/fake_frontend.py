@@ -6,6 +6,7 @@ with the real frontend (test_planning_rebuild.py), how plans are chosen takes a 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -66,6 +67,7 @@ class Frontend:
     def __post_init__(self) -> None:
         self.calls: list[str] = []
         self.live_handles = 0
+        self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
         self.data_type = Enum("BFLOAT16", "FLOAT", "HALF")
         self.heur_mode = Enum("A", "B", "FALLBACK")
         self.knob_type = Enum("STAGES", "TILE_SIZE")
@@ -79,10 +81,12 @@ class Frontend:
         return object()
 
     def destroy_handle(self, handle: object) -> None:
+        assert not self.graphs, "a graph outlives its handle"
         self.live_handles -= 1
 
     def pygraph(self, **options: Any) -> Any:
         graph = Graph(self)
+        self.graphs.add(graph)
         if not self.has_list:
             del graph.plans
         return graph
