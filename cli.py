@@ -28,6 +28,7 @@ from cudnn_bindgen.codegen.render import render
 from cudnn_bindgen.codegen.sidecar import choose_options, sidecars
 from cudnn_bindgen.codegen.source import display_name, is_stdin, read_source
 from cudnn_bindgen.planning.command import plan
+from cudnn_bindgen.recording.command import record, report
 
 _GRAPH = click.Path(path_type=Path)
 
@@ -203,6 +204,8 @@ def show(graph: Path, as_json: bool, launch: bool, is_list: bool, reading: ReadO
 
 
 main.add_command(plan)
+main.add_command(record)
+main.add_command(report)
 
 
 def _list(graph: Path, reading: ReadOptions, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError, PlanError
+from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError, PlanError, RecordError
 from cudnn_bindgen.codegen.text import printable
 
 # One cause may give a warning for each of thousands of nodes.
@@ -23,7 +23,7 @@ class Group(click.Group):
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except (GraphFormatError, EmitError, PlanError) as error:
+        except (GraphFormatError, EmitError, PlanError, RecordError) as error:
             fail(str(error))
         except BrokenPipeError:
             raise  # click ends quietly when a reader such as `head` has gone

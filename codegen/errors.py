@@ -85,3 +85,7 @@ class PlanError(ValueError):
         parts = (self.file, self.path, self.problem)
         place = ": ".join(shorten(part, _LONGEST) for part in parts if part)
         return f"{place} ({printable(self.hint)})" if self.hint else place
+
+
+class RecordError(Exception):
+    """A program cannot be recorded, or what was recorded cannot be read."""

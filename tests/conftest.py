@@ -24,8 +24,8 @@ import pytest
 import tensor_cases
 from cases import CASES, GRAPHS, Case
 from hypothesis import settings
+from launch_recording import Moving
 from operands import Operands
-from recording import Moving
 from standin import Standin
 
 from cudnn_bindgen.codegen.binding import bind

@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from launch_recording import RECORDABLE, counts
 from overriding import B, product_plan, with_m
-from recording import RECORDABLE, counts
 from standin import Standin
 from standin.overrides import Override
 from test_threads import at_once

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cases import CASES
-from recording import REASONS, RECORDABLE, Moving, call_times, counts, launched
+from launch_recording import REASONS, RECORDABLE, Moving, call_times, counts, launched
 from standin import Standin
 
 Load = Callable[[str], ModuleType]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cases import CASES
-from recording import Moving, counts, launched
+from launch_recording import Moving, counts, launched
 from standin import Standin
 
 Load = Callable[[str], ModuleType]

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from recording import Moving, launched
+from launch_recording import Moving, launched
 from standin import CAPTURE_GLOBAL, Standin
 from test_failures import capture_mode
 

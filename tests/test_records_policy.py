@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from recording import Moving, call_times, counts, launched
+from launch_recording import Moving, call_times, counts, launched
 from standin import CAPTURE_GLOBAL, CAPTURE_RELAXED, CAPTURE_THREAD_LOCAL, Standin, build
 from test_captures import capturing_elsewhere
 from test_missing import hide

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from recording import Moving, call_times, counts, launched
+from launch_recording import Moving, call_times, counts, launched
 from standin import Standin
 from test_threads import at_once
 

@@ -1,0 +1,1 @@
+"""What a running program does with the frontend → graph files, and how hot each graph is."""

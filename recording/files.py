@@ -1,0 +1,30 @@
+"""Files that appear whole or not at all, in a folder that several processes write to."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from pathlib import Path
+
+USAGE = "usage"
+"""Where the records of processes lie, apart from graphs, so that ``*.json`` names graphs alone."""
+
+_numbers = itertools.count()
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file under another name, then rename it.
+
+    Not with codegen's writer, which sets the process's umask for a moment: this runs beside the
+    threads of a program that is not ours.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_numbers)}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        raise

@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: its sitecustomize starts the recording of a program."""
