@@ -48,6 +48,8 @@ def explain_refusal(tensor: Tensor, rule: Rule, seen: Layout) -> str | None:
         return f"is aligned to {seen.alignment}, declared {tensor.alignment}"
     if _fits(tensor, rule, seen.shape, seen.stride):
         return ""
+    if rule.kind in ("ragged", "paged"):
+        return None  # the free axis may be split and joined in ways that only the runtime knows
     return f"is {_show(seen.shape, seen.stride)}, declared {_show(tensor.dim, tensor.stride)}"
 
 
@@ -56,25 +58,43 @@ def _fits(tensor: Tensor, rule: Rule, shape: Sequence[int], stride: Sequence[int
     given = [axis for axis in zip(shape, stride, strict=True) if axis[0] != 1]
     if 0 in tensor.dim or 0 in shape:
         return 0 in tensor.dim and 0 in shape
+    if given == [axis for axis in declared if axis[0] != 1]:
+        return True
     if rule.kind == "dense":
         return math.prod(shape) >= tensor.elements and _lies_as([(math.prod(shape), 1)], given)
     if rule.kind in ("ragged", "paged"):
-        left_out = {rule.free_axis, 0} if rule.kind == "ragged" else {rule.free_axis}
-        fixed = [axis for index, axis in enumerate(declared) if index not in left_out]
-        # The caller's number of tokens or pages, wherever that axis stands.
-        return any(
-            _lies_as([axis for axis in fixed if axis[0] != 1], given[:at] + given[at + 1 :])
-            for at in range(len(given) + 1)
-        )
-    orders = [declared]
-    if rule.kind == "swapped":
-        orders.append([*declared[:-2], declared[-1], declared[-2]])
-    orders = [[axis for axis in order if axis[0] != 1] for order in orders]
-    if given in orders:
+        return _fits_with_any_number(declared, rule, given)
+    order = declared[:-2] + declared[-2:][::-1] if rule.kind == "swapped" else declared
+    order = [axis for axis in order if axis[0] != 1]
+    if given == order:
         return True
-    if [size for size, _ in given] == [size for size, _ in orders[-1]]:
+    if [size for size, _ in given] == [size for size, _ in order]:
         return False  # equal extents in equal order: the strides had to be equal
-    return _lies_as(orders[0], given)
+    return _lies_as([axis for axis in declared if axis[0] != 1], given)
+
+
+def _fits_with_any_number(declared: Sequence[Axis], rule: Rule, given: Sequence[Axis]) -> bool:
+    """Whether all but the number of tokens or pages is as declared, wherever that axis stands."""
+    left_out = {rule.free_axis, 0} if rule.kind == "ragged" else {rule.free_axis}
+    fixed = [axis for index, axis in enumerate(declared) if index not in left_out]
+    fixed = [axis for axis in fixed if axis[0] != 1]
+    size, step = declared[rule.free_axis]
+    for at, axis in enumerate(given):
+        is_free = axis[1] == step if size > 1 else axis[1] > _reach(fixed)
+        others = [*given[:at], *given[at + 1 :]]
+        if is_free and _is_nested([*fixed, axis]) and _lies_as(fixed, others):
+            return True
+    return _lies_as(fixed, given)
+
+
+def _reach(axes: Sequence[Axis]) -> int:
+    return sum((size - 1) * step for size, step in axes)
+
+
+def _is_nested(axes: Sequence[Axis]) -> bool:
+    """Whether each axis steps over all that is further in."""
+    inner = sorted((axis for axis in axes if axis[1]), key=lambda axis: axis[1])
+    return all(axis[1] > _reach(inner[:at]) for at, axis in enumerate(inner))
 
 
 def _lies_as(declared: Sequence[Axis], given: Sequence[Axis]) -> bool:

@@ -18,6 +18,7 @@ struct Count {
     std::uint64_t calls;
     std::uint64_t seen;     // calls up to the last look
     std::uint64_t look_at;  // the call before which to look again
+    bool has_returned;      // whether a call has ended without an exception
 };
 
 // By address of the object, which is not kept alive: `forget` when it goes.
@@ -27,7 +28,7 @@ struct CountedMethod {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject* original;
-    PyObject* look;  // look(object, arguments, named, calls, since) -> look_at; NULL once stopped
+    PyObject* look;  // (object, arguments, named, calls, since, has_returned) -> look_at, or NULL
     Counts* counts;
 };
 
@@ -61,9 +62,10 @@ inline int take_a_look(
             PyObject* const look = self->look;
             Py_INCREF(look);  // the look may stop the recording
             result = PyObject_CallFunction(
-                look, "OOOKK", arguments[0], positional, named,
+                look, "OOOKKO", arguments[0], positional, named,
                 static_cast<unsigned long long>(now.calls),
-                static_cast<unsigned long long>(now.calls - now.seen)
+                static_cast<unsigned long long>(now.calls - now.seen),
+                now.has_returned ? Py_True : Py_False
             );
             Py_DECREF(look);
         }
@@ -91,23 +93,32 @@ inline int take_a_look(
 inline PyObject* call(PyObject* callable, PyObject* const* arguments, size_t flags, PyObject* names) {
     auto* const self = reinterpret_cast<CountedMethod*>(callable);
     const Py_ssize_t number = PyVectorcall_NARGS(flags);
+    unsigned long thread = 0;
+    bool is_unproven = false;
     if (self->look && number > 0) {
-        const unsigned long thread = PyThread_get_thread_ident();
+        thread = PyThread_get_thread_ident();
         Count* count = find(self->counts, arguments[0], thread);
         if (!count) {
             try {
                 auto& threads = (*self->counts)[arguments[0]];
-                threads.push_back(Count{thread, 0, 0, 1});
+                threads.push_back(Count{thread, 0, 0, 1, false});
                 count = &threads.back();
             } catch (const std::bad_alloc&) {
                 return PyErr_NoMemory();
             }
         }
         if (++count->calls >= count->look_at) {
+            is_unproven = !count->has_returned;
             if (take_a_look(self, arguments, number, names, *count) < 0) return nullptr;
         }
     }
-    return PyObject_Vectorcall(self->original, arguments, flags, names);
+    PyObject* const result = PyObject_Vectorcall(self->original, arguments, flags, names);
+    if (is_unproven && result) {
+        if (Count* const count = find(self->counts, arguments[0], thread)) {
+            count->has_returned = true;
+        }
+    }
+    return result;
 }
 
 inline PyObject* bind(PyObject* self, PyObject* object, PyObject*) {

@@ -1,7 +1,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Look = Callable[[object, tuple[object, ...], Mapping[str, object], int, int], int]
+Look = Callable[[object, tuple[object, ...], Mapping[str, object], int, int, bool], int]
 
 def count_calls(original: Callable[..., Any], look: Look) -> Any: ...
 def read_calls(method: object, address: int) -> list[tuple[int, int]]: ...

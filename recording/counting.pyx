@@ -24,9 +24,10 @@ cdef object TYPE = make_type()
 def count_calls(original, look):
     """Return `original`, counted, for a class to have as a method.
 
-    ``look(object, arguments, named, calls, since)`` is called before some calls of a thread with
-    an object: the first one, then whichever it returns. `since` counts from the last look, the
-    call at hand included. Neither objects nor arguments are kept.
+    ``look(object, arguments, named, calls, since, has_returned)`` is called before some calls of a
+    thread with an object: the first one, then whichever it returns. `since` counts from the last
+    look, the call at hand included; `has_returned` says whether a call looked at has ended well.
+    Neither objects nor arguments are kept.
     """
     return make(TYPE, original, look)
 

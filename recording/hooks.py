@@ -9,7 +9,8 @@ from typing import Any
 
 from cudnn_bindgen.recording.recorder import Recorder
 
-# Each leaves a plan that can run; `build` calls `build_plans` where it is Python.
+# Each leaves a plan that can run; `build` calls `build_plans` where it is Python. What select_plan
+# chooses is built by the next of them.
 _BUILDS = ("build", "build_plans", "build_plan_at_index")
 _EXECUTES = {"execute": False, "execute_plan_at_index": True}
 
@@ -30,7 +31,6 @@ class Hooks:
         for name in _BUILDS:
             self._replace(name, self._after_build)
         self._replace("deserialize", self._after_deserialize)
-        self._replace("select_plan", self._after_select)
 
     def remove(self) -> None:
         """Put them back, but for those that someone else has replaced since."""
@@ -69,12 +69,3 @@ class Hooks:
             return result
 
         return deserialize
-
-    def _after_select(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def select_plan(graph: Any, *arguments: Any, **named: Any) -> Any:
-            result = original(graph, *arguments, **named)
-            self._recorder.selected(graph)
-            return result
-
-        return select_plan

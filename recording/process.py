@@ -24,7 +24,7 @@ def start_here(folder: str, run: str) -> None:
         from cudnn_bindgen.recording.session import start_process
 
         try:
-            start_process(Path(folder), run)
+            start_process(Path(folder), run, frontend)
         except Exception as error:
             name = type(error).__name__
             sys.stderr.write(f"cudnn-bindgen record: nothing is recorded: {name}: {error}\n")

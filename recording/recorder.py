@@ -1,14 +1,10 @@
-"""What is recorded: live graphs, what was counted of them, and the folder where it all goes."""
+"""Which objects are which graphs, and when their calls are looked at."""
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import sys
 import threading
 import time
-import uuid
 import weakref
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -16,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cudnn_bindgen.codegen.text import shorten
 from cudnn_bindgen.recording.capturing import is_capturing
 from cudnn_bindgen.recording.counting import (
     count_calls,
@@ -27,9 +22,8 @@ from cudnn_bindgen.recording.counting import (
     stop_counting,
 )
 from cudnn_bindgen.recording.describe import Description, describe, describe_loaded
-from cudnn_bindgen.recording.files import USAGE, write_whole
+from cudnn_bindgen.recording.ledger import Ledger
 from cudnn_bindgen.recording.observe import find_handle, find_layouts, find_override
-from cudnn_bindgen.recording.tally import Tally
 
 # Overrides are looked at on every call at first, then on one of this many.
 _ALL_OVERRIDES = 256
@@ -37,8 +31,8 @@ _OVERRIDES_APART = 31
 # No more calls than this between two looks, which also write what is new.
 _LOOKS_APART = 8192
 _SECONDS_APART = 10.0
-# A program that makes graphs without end.
-_MOST_GRAPHS = 4096
+
+_GONE = "calls of one that was gone before it could be described: built in a capture, or never"
 
 
 @dataclass
@@ -48,6 +42,9 @@ class Live:
     address: int
     gone: weakref.ref[Any]
     description: Description | None = None
+    # Older frontends crash where a graph without a plan is serialized. So nothing is asked of one
+    # that nobody has seen built, until a call of it has ended well.
+    is_built: bool = False
     is_pending: bool = True  # built anew, and not described since
     folded: Counter[tuple[bool, int]] = field(default_factory=Counter)
     names: dict[int, str] = field(default_factory=dict)  # of threads
@@ -74,9 +71,8 @@ class Recorder:
         self._reset()
 
     def _reset(self) -> None:
-        self._name = f"{self._run or 'run'}-{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
-        self._tallies: dict[str, Tally] = {}
-        self._problems: Counter[tuple[str, str]] = Counter()
+        version = str(getattr(self.frontend, "__version__", ""))
+        self._ledger = Ledger(self.folder, version, self._run)
         self._written_at = time.monotonic()
 
     def count(self, original: Any, is_indexed: bool = False) -> Any:
@@ -91,6 +87,7 @@ class Recorder:
             with self._lock:
                 live = self._find(graph)
                 self._expect(live)
+                live.is_built = True
                 if loaded:
                     description = describe_loaded(loaded)
                     if description is not None:
@@ -99,26 +96,7 @@ class Recorder:
                 if not is_capturing(self.frontend, getattr(graph, "_handle", None)):
                     self._take_up(live, describe(graph))
         except Exception as error:
-            self.note("a graph that was built", error)
-
-    def selected(self, graph: Any) -> None:
-        """Take note that another plan of a graph runs from now; it is described on its call."""
-        try:
-            with self._lock:
-                self._expect(self._find(graph))
-        except Exception as error:
-            self.note("a plan that was selected", error)
-
-    def note(self, where: str, error: Exception) -> None:
-        """Record that recording itself failed; the program must not notice."""
-        text = shorten(" ".join(f"{type(error).__name__}: {error}".split()), 300)
-        frame = error.__traceback__
-        while frame is not None and frame.tb_next is not None:
-            frame = frame.tb_next
-        if frame is not None:
-            code = frame.tb_frame.f_code
-            text += f" ({Path(code.co_filename).name}:{frame.tb_lineno})"
-        self._problems[where, text] += 1
+            self._ledger.note("a graph that was built", error)
 
     def _guarded_look(
         self,
@@ -128,11 +106,12 @@ class Recorder:
         named: dict[str, Any],
         calls: int,
         since: int,
+        has_returned: bool,
     ) -> int:
         try:
-            return self._look(is_indexed, graph, arguments, named, calls, since)
+            return self._look(is_indexed, graph, arguments, named, calls, since, has_returned)
         except Exception as error:
-            self.note("a call", error)
+            self._ledger.note("a call", error)
             return 1 << calls.bit_length()
 
     def _look(
@@ -143,13 +122,15 @@ class Recorder:
         named: dict[str, Any],
         calls: int,
         since: int,
+        has_returned: bool,
     ) -> int:
         handle = find_handle(graph, arguments, named, is_indexed)
         capturing = is_capturing(self.frontend, handle)
         with self._lock:
             live = self._find(graph)
             live.names.setdefault(threading.get_ident(), _thread_name())
-            if live.is_pending and not capturing and getattr(graph, "_is_built", True):
+            live.is_built |= has_returned
+            if live.is_pending and live.is_built and not capturing:
                 self._take_up(live, describe(graph))
             description = live.description
             takes_overrides = description is None or description.takes_overrides
@@ -172,7 +153,7 @@ class Recorder:
         calls: int,
         since: int,
     ) -> None:
-        tally = self._tallies[key]
+        tally = self._ledger.tallies[key]
         override = find_override(*call, is_indexed=False)
         if override is not None:
             tally.add_override(override, since)
@@ -210,26 +191,14 @@ class Recorder:
         """Let the calls from now on, and those that wait for a description, be of this one."""
         is_first = live.description is None
         live.description, live.is_pending = description, False
-        if not description.key:
-            self._problems["a graph", "; ".join(description.reasons)] += 1
-            return
-        if description.key not in self._tallies and len(self._tallies) >= _MOST_GRAPHS:
-            self._problems["a graph", f"not written: there are {_MOST_GRAPHS} already"] += 1
+        tally = self._ledger.enter(description)
+        if tally is None:
             live.description = Description("")
             return
-        self._enter(description).objects += is_first
-        for name, data in description.files.items():
-            if not (self.folder / name).exists():
-                write_whole(self.folder / name, data)
-        if is_first and len(self._tallies) == 1:
+        tally.objects += is_first
+        self._ledger.write_graph(description)
+        if is_first and len(self._ledger.tallies) == 1:
             self.write()  # so that a program which is killed has left something
-
-    def _enter(self, description: Description) -> Tally:
-        tally = self._tallies.setdefault(description.key, Tally())
-        tally.tags = description.nodes
-        tally.plans[description.plan] += 0
-        tally.reasons += [reason for reason in description.reasons if reason not in tally.reasons]
-        return tally
 
     def _fold_live(self, live: Live) -> None:
         for method, is_indexed in self._methods:
@@ -242,12 +211,12 @@ class Recorder:
             new = calls - live.folded[is_indexed, thread]
             live.folded[is_indexed, thread] = calls
             if description is None:
-                self._problems["a graph", "gone before it could be described"] += new
+                self._ledger.add_problem("a graph", _GONE, new)
             elif description.key and is_indexed:
-                self._tallies[description.key].indexed += new
+                self._ledger.tallies[description.key].indexed += new
             elif description.key and new:
                 name = live.names.get(thread, "thread")
-                self._tallies[description.key].add_calls(name, description.plan, new)
+                self._ledger.tallies[description.key].add_calls(name, description.plan, new)
 
     def write(self) -> bool:
         """Write what has been counted up to now; False if that failed, which is noted."""
@@ -259,32 +228,17 @@ class Recorder:
                 for live in list(self._live.values()):
                     if live.description is not None:
                         self._fold_live(live)
-                if not self._tallies and not self._problems:
-                    return True
-                data = json.dumps(self._as_document(), indent=1).encode()
-                write_whole(self.folder / USAGE / self._name, data)
+                self._ledger.write()
         except Exception as error:
-            self.note("the usage file", error)
+            self._ledger.note("the usage file", error)
             return False
         return True
 
-    def _as_document(self) -> dict[str, Any]:
-        return {
-            "version": 1,
-            # Without arguments, which may hold secrets.
-            "program": Path(sys.argv[0]).name if getattr(sys, "argv", None) else "",
-            "frontend": str(getattr(self.frontend, "__version__", "")),
-            "graphs": {key: tally.as_document() for key, tally in self._tallies.items()},
-            "problems": [
-                {"where": where, "what": what, "count": count}
-                for (where, what), count in self._problems.items()
-            ],
-        }
-
     def stop(self) -> bool:
-        """Write the rest; calls are passed on and nothing else from now."""
+        """Write the rest; calls are passed on and nothing else from now, not even by `_end`."""
         is_written = self.write()
-        for method, _ in self._methods:
+        methods, self._methods = self._methods, []
+        for method, _ in methods:
             stop_counting(method)
         return is_written
 
@@ -298,12 +252,12 @@ class Recorder:
         for live in self._live.values():
             live.folded.clear()
             if live.description is not None and live.description.key:
-                self._enter(live.description)
+                self._ledger.enter(live.description)
 
     @property
-    def problems(self) -> dict[tuple[str, str], int]:
-        """What went wrong with recording: (where, what) → how often."""
-        return dict(self._problems)
+    def problems(self) -> list[str]:
+        """What went wrong with recording."""
+        return self._ledger.problems
 
 
 def _thread_name() -> str:

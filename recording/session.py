@@ -30,10 +30,14 @@ class Session:
         self._hooks: Hooks | None = None
         self._failure = ""
 
-    def start(self) -> None:
-        """Listen to the frontend, now or once the program imports it."""
+    def start(self, frontend: Any = None) -> None:
+        """Listen to the frontend: this one, or the program's, now or once it has imported it."""
+        if frontend is not None:
+            self._attach(frontend)
+            return
         frontend = sys.modules.get("cudnn")
-        if hasattr(frontend, "pygraph"):
+        # Another thread may be in the middle of importing it.
+        if frontend is not None and not getattr(frontend.__spec__, "_initializing", False):
             self._attach(frontend)
         else:
             on_import("cudnn", self._attach_quietly)
@@ -46,6 +50,8 @@ class Session:
             self._failure = f"{type(error).__name__}: {error}"
 
     def _attach(self, frontend: Any) -> None:
+        if not hasattr(frontend, "pygraph"):
+            raise RecordError("expected nvidia-cudnn-frontend, got a module cudnn without pygraph")
         self._recorder = Recorder(self.folder, frontend, self._run)
         self._hooks = Hooks(frontend, self._recorder)
         self._hooks.install()
@@ -63,9 +69,9 @@ class Session:
         multiprocessing_util.Finalize(None, self._at_exit, exitpriority=0)
 
     def _at_exit(self) -> None:
-        if self._recorder is not None and not self._recorder.write():
-            for (where, what), _ in self._recorder.problems.items():
-                print(f"cudnn-bindgen record: {where}: {what}", file=sys.stderr)
+        if self._recorder is not None and not self._recorder.stop():
+            for problem in self._recorder.problems:
+                print(f"cudnn-bindgen record: {problem}", file=sys.stderr)
 
     def stop(self) -> None:
         """Put the frontend back as it was, and write the rest.
@@ -84,8 +90,7 @@ class Session:
         atexit.unregister(self._at_exit)
         recorder, self._recorder = self._recorder, None
         if not recorder.stop():
-            told = "; ".join(f"{where}: {what}" for where, what in recorder.problems)
-            raise RecordError(f"{self.folder}: cannot be written: {told}")
+            raise RecordError(f"{self.folder}: cannot be written: {'; '.join(recorder.problems)}")
 
 
 _current: list[Session] = []
@@ -102,11 +107,12 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def start_process(folder: Path, run: str) -> None:
+def start_process(folder: Path, run: str, frontend: Any) -> None:
     """Record this process until its end, as its environment says."""
+    session = Session(folder, run)
+    session.start(frontend)
     with _lock:
-        _current.append(Session(folder, run))
-    _current[0].start()
+        _current.append(session)
 
 
 @contextmanager

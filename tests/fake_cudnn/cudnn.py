@@ -74,6 +74,7 @@ class pygraph:  # noqa: N801 - the frontend's name
 
     def select_plan(self, index):
         self.plan = index
+        self._is_built = False
         return self
 
     def deserialize(self, *args, **kwargs):
@@ -81,6 +82,8 @@ class pygraph:  # noqa: N801 - the frontend's name
 
     def serialize(self, *, as_bytes=False, include_kernels=True):
         self.serialized += 1
+        if not self._is_built:
+            raise SystemExit("older frontends end the process here")
         if self._refuses:
             raise RuntimeError(self._refuses)
         data = self._stem.with_suffix(".plan").read_bytes()
