@@ -18,7 +18,6 @@ _PATH = click.Path(path_type=Path)
 Examples:
   cudnn-bindgen record -o graphs/ -- python serve.py --port 8000
   cudnn-bindgen record -o graphs/ -- torchrun --nproc-per-node 8 train.py
-  cudnn-bindgen report graphs/                         # then: what is hot, what it would save
 """,
 )
 @click.option(
@@ -29,7 +28,7 @@ def record(folder: Path, program: tuple[str, ...]) -> None:
     """Run PROGRAM and write every graph that it builds through nvidia-cudnn-frontend in Python.
 
     Its exit code is passed on. All Pythons that it starts are recorded as well; several programs
-    may record into one folder.
+    may record into one folder. Then see `cudnn-bindgen report`.
     """
     from cudnn_bindgen.recording.program import run_program
 

@@ -25,9 +25,9 @@ from cudnn_bindgen.recording.describe import Description, describe, describe_loa
 from cudnn_bindgen.recording.ledger import Ledger
 from cudnn_bindgen.recording.observe import find_handle, find_layouts, find_override
 
-# Overrides are looked at on every call at first, then on one of this many.
-_ALL_OVERRIDES = 256
-_OVERRIDES_APART = 31
+# Overrides are looked at on every call at first, then on one of at most this many.
+_ALL_OVERRIDES = 128
+_OVERRIDES_APART = 63
 # No more calls than this between two looks, which also write what is new.
 _LOOKS_APART = 8192
 _SECONDS_APART = 10.0

@@ -19,7 +19,7 @@ from cudnn_bindgen.codegen.binding import bind
 from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.codegen.render import render
 
-COMMANDS = ("emit", "build", "show", "plan")
+COMMANDS = ("emit", "build", "show", "plan", "record", "report")
 
 
 def run(*arguments: str | Path) -> Result:
@@ -187,7 +187,8 @@ def test_every_command_has_examples(command: str, option: str) -> None:
     for parameter in main.commands[command].params:
         known |= {*parameter.opts}
     for line in lines:
-        shell = line.split("#")[0].split("|")[0]
+        # What follows -- is a program's.
+        shell = line.split("#")[0].split("|")[0].split(" -- ")[0]
         assert {word for word in shell.split()[2:] if word[0] == "-" and word != "-"} <= known
 
 

@@ -19,6 +19,9 @@ RUNTIME = sorted(
     path for path in (ROOT / "runtime").iterdir() if path.suffix in {".py", ".pyx", ".pxd"}
 )
 PLANNING = sorted((ROOT / "planning").glob("*.py"))
+RECORDING = sorted(
+    path for path in (ROOT / "recording").rglob("*") if path.suffix in {".py", ".pyx", ".hpp"}
+)
 HEADERS = sorted((ROOT / "runtime").glob("*.hpp"))
 TEMPLATES = sorted((ROOT / "templates").iterdir())
 
@@ -122,6 +125,34 @@ PLANNING_ALLOWED = {
     "command": {"constants", "make_plan", "options"},
 }
 
+# And for recording, in a program that is not ours: what it writes on one side, what is read on the
+# other, which loads rich.
+RECORDING_ALLOWED = {
+    "__init__": set(),
+    "files": set(),
+    "capturing": set(),
+    "observe": set(),
+    "counting": set(),
+    "counted_method": set(),
+    "import_hook": set(),
+    "startup.__init__": set(),
+    "startup.sitecustomize": {"process"},
+    "process": {"files", "import_hook", "session"},
+    "describe": set(),
+    "tally": {"observe"},
+    "ledger": {"describe", "files", "tally"},
+    "recorder": {"capturing", "counting", "describe", "ledger", "observe"},
+    "hooks": {"recorder"},
+    "session": {"hooks", "import_hook", "recorder"},
+    "program": {"files"},
+    "merge": {"files", "observe", "tally"},
+    "estimate": set(),
+    "accepts": {"observe"},
+    "symbols": {"observe"},
+    "report": {"accepts", "estimate", "merge", "symbols", "tally"},
+    "command": {"program", "report"},
+}
+
 
 def name_of(path: Path, folder: str) -> str:
     return ".".join(path.relative_to(ROOT / folder).with_suffix("").parts)
@@ -184,7 +215,7 @@ def test_the_order_has_no_cycle() -> None:
 def test_codegen_never_imports_the_runtime_or_a_gpu_library(path: Path) -> None:
     assert not within(
         imports(path),
-        *(f"{PACKAGE}.runtime", f"{PACKAGE}.planning", f"{PACKAGE}.cli"),
+        *(f"{PACKAGE}.{room}" for room in ("runtime", "planning", "recording", "cli")),
         *("cuda", "torch", "cudnn"),
     )
 
@@ -192,7 +223,8 @@ def test_codegen_never_imports_the_runtime_or_a_gpu_library(path: Path) -> None:
 @pytest.mark.parametrize("path", PLANNING, ids=lambda path: name_of(path, "planning"))
 def test_planning_sees_only_what_stands_left_of_it(path: Path) -> None:
     found = imports(path)
-    assert not within(found, f"{PACKAGE}.runtime", f"{PACKAGE}.templates", f"{PACKAGE}.cli")
+    rooms = ("runtime", "recording", "templates", "cli")
+    assert not within(found, *(f"{PACKAGE}.{room}" for room in rooms))
     # The frontend is loaded by name, in one place, and only when a plan is made.
     assert not within(found, "cudnn", "cuda", "torch")
     assert ('import_module("cudnn")' in path.read_text()) == (path.stem == "frontend")
@@ -205,11 +237,49 @@ def test_each_module_of_planning_has_a_place() -> None:
     assert sorted(name_of(path, "planning") for path in PLANNING) == sorted(PLANNING_ALLOWED)
 
 
-def test_help_loads_neither_planning_nor_the_frontend() -> None:
+@pytest.mark.parametrize("path", RECORDING, ids=lambda path: name_of(path, "recording"))
+def test_recording_sees_only_what_stands_left_of_it(path: Path) -> None:
+    if path.suffix == ".hpp":
+        own = re.findall(r'#include "(.*)"', path.read_text())
+        assert own == []
+        return
+    found = imports(path)
+    rooms = ("runtime", "planning", "templates", "cli")
+    assert not within(found, *(f"{PACKAGE}.{room}" for room in rooms))
+    # The program loads the frontend and PyTorch; recording only looks at what is there.
+    assert not within(found, "cudnn", "cuda", "torch")
+    name = name_of(path, "recording")
+    assert bool(within(found, "click")) == (name == "command")
+    assert bool(within(found, "rich")) == (name == "report")
+    seen = {n.split(".")[2] for n in within(found, f"{PACKAGE}.recording")}
+    assert seen <= RECORDING_ALLOWED[name]
+
+
+def test_each_module_of_recording_has_a_place() -> None:
+    assert sorted(name_of(path, "recording") for path in RECORDING) == sorted(RECORDING_ALLOWED)
+
+
+def test_what_a_recorded_program_starts_with_is_small() -> None:
+    code = (
+        "import sys\nbefore = set(sys.modules)\nimport cudnn_bindgen.recording.process\n"
+        "names = sorted(n for n in set(sys.modules) - before if n.startswith('cudnn_bindgen'))\n"
+        "assert names == ['cudnn_bindgen', 'cudnn_bindgen.recording',\n"
+        "    'cudnn_bindgen.recording.files', 'cudnn_bindgen.recording.import_hook',\n"
+        "    'cudnn_bindgen.recording.process'], names\n"
+        "import cudnn_bindgen.recording.session\n"
+        "assert not {'rich', 'click', 'jinja2', 'Cython', 'cudnn', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys\nsys.path[:] = {sys.path!r}\n{code}"], check=True
+    )
+
+
+def test_help_loads_neither_planning_nor_recording_nor_the_frontend() -> None:
     code = (
         "import sys, cudnn_bindgen.cli\n"
-        "names = [n for n in sys.modules if n.split('.')[0] == 'cudnn' or '.planning.' in n]\n"
-        "assert names == ['cudnn_bindgen.planning.command'], names"
+        "rooms = ('.planning.', '.recording.')\n"
+        "names = [n for n in sys.modules if n == 'cudnn' or any(room in n for room in rooms)]\n"
+        "assert names == [f'cudnn_bindgen{room}command' for room in rooms], names"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -233,7 +303,8 @@ def test_a_library_is_known_in_one_place(library: str, modules: set[str]) -> Non
 @pytest.mark.parametrize("path", RUNTIME, ids=lambda path: path.name)
 def test_the_runtime_knows_no_graph_files_and_no_templates(path: Path) -> None:
     found = imports(path)
-    assert not within(found, f"{PACKAGE}.codegen", f"{PACKAGE}.templates", f"{PACKAGE}.cli")
+    rooms = ("codegen", "recording", "templates", "cli")
+    assert not within(found, *(f"{PACKAGE}.{room}" for room in rooms))
     assert not within(found, "json", "ubjson", "msgspec", "jinja2", "click", "rich", "Cython")
 
 
@@ -276,7 +347,7 @@ def test_the_import_readers_see_imports() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [*CODEGEN, *PLANNING, *RUNTIME, *HEADERS, *TEMPLATES, ROOT / "cli.py"],
+    [*CODEGEN, *PLANNING, *RECORDING, *RUNTIME, *HEADERS, *TEMPLATES, ROOT / "cli.py"],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_files_are_short(path: Path) -> None:

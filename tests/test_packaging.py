@@ -215,9 +215,13 @@ def package_files(copy: Path) -> set[str]:
 
 def extension_files(copy: Path) -> set[str]:
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    runtime = sorted((copy / "runtime").glob("*.pyx"))
-    assert runtime
-    return {f"cudnn_bindgen/runtime/{source.stem}{suffix}" for source in runtime}
+    rooms = {room: sorted((copy / room).glob("*.pyx")) for room in ("recording", "runtime")}
+    assert all(rooms.values())
+    return {
+        f"cudnn_bindgen/{room}/{source.stem}{suffix}"
+        for room, sources in rooms.items()
+        for source in sources
+    }
 
 
 def test_wheel_content(distributions: dict[str, Path]) -> None:
