@@ -51,7 +51,7 @@ def record(folder: Path, program: tuple[str, ...]) -> None:
         )
     else:
         click.echo(
-            printable(f"recorded {outcome.processes} processes: cudnn-bindgen report {folder}"),
+            printable(f"recorded, processes: {outcome.processes}; cudnn-bindgen report {folder}"),
             err=True,
         )
     sys.exit(outcome.status)

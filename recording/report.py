@@ -119,7 +119,7 @@ def print_report(document: dict[str, Any], folder: Path) -> None:
     console = Console(highlight=False, emoji=False, width=width)
     console.print(
         f"[bold]{escape(shorten(str(folder), 60))}[/bold]: {len(document['graphs'])} graphs, "
-        f"{document['calls']} calls, {document['processes']} processes"
+        f"{document['calls']} calls, processes: {document['processes']}"
     )
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("graph", "nodes", "calls", "share", "run takes", "saves a call", "in all"):
@@ -152,7 +152,7 @@ def _nodes(tags: list[str]) -> str:
 
 def _takes(run: dict[str, Any]) -> str:
     if run["refused"]:
-        return f"not {len(run['refused'])}"
+        return f"not of {len(run['refused'])}"
     if run["unknown"]:
         return "unknown"
     return "all" if run["accepted"] else ""

@@ -61,7 +61,7 @@ def test_a_script(script: Path, tmp_path: Path) -> None:
     done = record(tmp_path / "graphs", sys.executable, script, 100, "--", "-o")
     assert (done.stdout, done.returncode) == (alone.stdout, 0)
     assert done.stderr.splitlines() == [
-        f"recorded 1 processes: cudnn-bindgen report {tmp_path / 'graphs'}"
+        f"recorded, processes: 1; cudnn-bindgen report {tmp_path / 'graphs'}"
     ]
     assert only_graph(tmp_path / "graphs")["calls"] == 100
     assert usage(tmp_path / "graphs")["program"] == "serve.py"
@@ -223,7 +223,7 @@ def test_a_report(tmp_path: Path) -> None:
     assert lines[
         0
     ] == f"{tmp_path.name and str(tmp_path)[-60:]}: 3 graphs, 94 calls, 1 processes" or (
-        "3 graphs, 94 calls, 1 processes" in lines[0]
+        "3 graphs, 94 calls, processes: 1" in lines[0]
     )
     assert "LAYER_NORM" in done.stdout
     assert "63.8%" in done.stdout
