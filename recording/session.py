@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import util as multiprocessing_util
 from pathlib import Path
 from typing import Any
@@ -149,7 +149,15 @@ def record(folder: str | os.PathLike[str]) -> Iterator[Path]:
         session.folder.mkdir(parents=True, exist_ok=True)
         session.start()
         yield session.folder
-    finally:
-        with _lock:
-            _current.remove(session)
-        session.stop()
+    except BaseException:
+        # What the program raised is what it gets, whatever becomes of the record.
+        with suppress(RecordError):
+            _end(session)
+        raise
+    _end(session)
+
+
+def _end(session: Session) -> None:
+    with _lock:
+        _current.remove(session)
+    session.stop()

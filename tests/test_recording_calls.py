@@ -415,6 +415,19 @@ def test_a_folder_that_cannot_be_written_is_an_error_at_the_end_only(
     assert data[3].value == 7
 
 
+def test_what_the_program_raises_goes_before_what_recording_does(
+    cudnn: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "graphs"
+    with pytest.raises(ZeroDivisionError), cudnn_bindgen.record(folder):
+        folder.rmdir()
+        folder.write_text("a file where the folder was")
+        cudnn.pygraph(SCALE).build()
+        raise ZeroDivisionError
+    with cudnn_bindgen.record(tmp_path / "next"):
+        pass
+
+
 def test_one_recording_at_a_time(cudnn: Any, tmp_path: Path) -> None:
     with cudnn_bindgen.record(tmp_path / "one"):
         with (
