@@ -6,6 +6,9 @@ several at once and shows what one printed when it fails.
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +20,12 @@ import cudnn_bindgen
 # What the C++ compiler is told, first of all: a module is glue, and compile time counts.
 FLAGS = ("-O2", "-g0")
 
+# What else of the environment setuptools hands to compiler and linker.
+_ENVIRONMENT = (
+    *("ARCHFLAGS", "CC", "CFLAGS", "CPPFLAGS", "CXX", "CXXFLAGS"),
+    *("LDCXXSHARED", "LDFLAGS", "LDSHARED"),
+)
+
 
 class CompileError(RuntimeError):
     """Cython or the C++ compiler refused a module; the message is what they printed."""
@@ -25,6 +34,32 @@ class CompileError(RuntimeError):
 def extension_path(directory: Path, module: str) -> Path:
     """Return where the compiled module lies."""
     return directory / f"{module}{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+def describe_toolchain() -> list[str]:
+    """Return what decides, besides the text, what a module is compiled to here."""
+    given = {name: os.environ.get(name, "") for name in _ENVIRONMENT}
+    built_with = {name: str(sysconfig.get_config_var(name)) for name in _ENVIRONMENT}
+    compilers = {given[name] or built_with[name] for name in ("CC", "CXX")}
+    return [
+        str(sysconfig.get_config_var("EXT_SUFFIX")),
+        sys.version,
+        *(importlib.metadata.version(package) for package in ("cython", "setuptools")),
+        *FLAGS,
+        *(f"{name}={value}" for name, value in [*given.items(), *built_with.items()]),
+        *(_compiler_version(command) for command in sorted(compilers)),
+    ]
+
+
+def _compiler_version(command: str) -> str:
+    try:
+        program = shlex.split(command)[0]
+        done = subprocess.run(  # noqa: S603 - the compiler that a build would run
+            [program, "--version"], capture_output=True, text=True, errors="replace", check=False
+        )
+    except (OSError, IndexError, ValueError):
+        return ""  # building says what is missing, if it comes to that
+    return done.stdout
 
 
 def is_fresh(source: Path, directory: Path) -> bool:

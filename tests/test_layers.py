@@ -22,6 +22,8 @@ PLANNING = sorted((ROOT / "planning").glob("*.py"))
 RECORDING = sorted(
     path for path in (ROOT / "recording").rglob("*") if path.suffix in {".py", ".pyx", ".hpp"}
 )
+ACCELERATING = sorted((ROOT / "accelerating").glob("*.py"))
+ROOMS = ("accelerating", "planning", "recording")  # beside codegen and runtime
 HEADERS = sorted((ROOT / "runtime").glob("*.hpp"))
 TEMPLATES = sorted((ROOT / "templates").iterdir())
 
@@ -153,6 +155,17 @@ RECORDING_ALLOWED = {
     "command": {"program", "report"},
 }
 
+# And for accelerating, which uses codegen and the runtime.
+ACCELERATING_ALLOWED: dict[str, set[str]] = {
+    "__init__": set(),
+    "errors": set(),
+    "module_key": set(),
+    "loaded_modules": set(),
+    "accelerated": set(),
+    "module_cache": {"errors"},
+    "accelerate": {"accelerated", "errors", "loaded_modules", "module_cache", "module_key"},
+}
+
 
 def name_of(path: Path, folder: str) -> str:
     return ".".join(path.relative_to(ROOT / folder).with_suffix("").parts)
@@ -215,7 +228,7 @@ def test_the_order_has_no_cycle() -> None:
 def test_codegen_never_imports_the_runtime_or_a_gpu_library(path: Path) -> None:
     assert not within(
         imports(path),
-        *(f"{PACKAGE}.{room}" for room in ("runtime", "planning", "recording", "cli")),
+        *(f"{PACKAGE}.{room}" for room in ("runtime", *ROOMS, "cli")),
         *("cuda", "torch", "cudnn"),
     )
 
@@ -223,7 +236,7 @@ def test_codegen_never_imports_the_runtime_or_a_gpu_library(path: Path) -> None:
 @pytest.mark.parametrize("path", PLANNING, ids=lambda path: name_of(path, "planning"))
 def test_planning_sees_only_what_stands_left_of_it(path: Path) -> None:
     found = imports(path)
-    rooms = ("runtime", "recording", "templates", "cli")
+    rooms = ("accelerating", "runtime", "recording", "templates", "cli")
     assert not within(found, *(f"{PACKAGE}.{room}" for room in rooms))
     # The frontend is loaded by name, in one place, and only when a plan is made.
     assert not within(found, "cudnn", "cuda", "torch")
@@ -244,7 +257,7 @@ def test_recording_sees_only_what_stands_left_of_it(path: Path) -> None:
         assert own == []
         return
     found = imports(path)
-    rooms = ("runtime", "planning", "templates", "cli")
+    rooms = ("accelerating", "runtime", "planning", "templates", "cli")
     assert not within(found, *(f"{PACKAGE}.{room}" for room in rooms))
     # The program loads the frontend and PyTorch; recording only looks at what is there.
     assert not within(found, "cudnn", "cuda", "torch")
@@ -272,6 +285,33 @@ def test_what_a_recorded_program_starts_with_is_small() -> None:
     subprocess.run(
         [sys.executable, "-S", "-c", f"import sys\nsys.path[:] = {sys.path!r}\n{code}"], check=True
     )
+
+
+@pytest.mark.parametrize("path", ACCELERATING, ids=lambda path: name_of(path, "accelerating"))
+def test_accelerating_sees_only_what_stands_left_of_it(path: Path) -> None:
+    found = imports(path)
+    assert not within(
+        found, *(f"{PACKAGE}.{room}" for room in ("planning", "recording", "templates", "cli"))
+    )
+    # A graph comes with its frontend, which is loaded then.
+    assert not within(found, "cudnn", "cuda", "torch")
+    assert 'import_module("cudnn")' not in path.read_text()
+    assert bool(within(found, "filelock", "platformdirs")) == (path.stem == "module_cache")
+    seen = {n.split(".")[2] for n in within(found, f"{PACKAGE}.accelerating")}
+    assert seen <= ACCELERATING_ALLOWED[name_of(path, "accelerating")]
+
+
+def test_each_module_of_accelerating_has_a_place() -> None:
+    names = sorted(name_of(path, "accelerating") for path in ACCELERATING)
+    assert names == sorted(ACCELERATING_ALLOWED)
+
+
+def test_only_the_package_offers_accelerate() -> None:
+    assert not within(imports(ROOT / "cli.py"), f"{PACKAGE}.accelerating")
+    found = imports(ROOT / "src" / PACKAGE / "__init__.py")
+    assert within(found, f"{PACKAGE}.accelerating") == {
+        f"{PACKAGE}.accelerating.accelerate.accelerate"
+    }
 
 
 def test_help_loads_neither_planning_nor_recording_nor_the_frontend() -> None:
@@ -303,7 +343,7 @@ def test_a_library_is_known_in_one_place(library: str, modules: set[str]) -> Non
 @pytest.mark.parametrize("path", RUNTIME, ids=lambda path: path.name)
 def test_the_runtime_knows_no_graph_files_and_no_templates(path: Path) -> None:
     found = imports(path)
-    rooms = ("codegen", "recording", "templates", "cli")
+    rooms = ("codegen", *ROOMS, "templates", "cli")
     assert not within(found, *(f"{PACKAGE}.{room}" for room in rooms))
     assert not within(found, "json", "ubjson", "msgspec", "jinja2", "click", "rich", "Cython")
 
@@ -347,7 +387,16 @@ def test_the_import_readers_see_imports() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [*CODEGEN, *PLANNING, *RECORDING, *RUNTIME, *HEADERS, *TEMPLATES, ROOT / "cli.py"],
+    [
+        *CODEGEN,
+        *PLANNING,
+        *RECORDING,
+        *ACCELERATING,
+        *RUNTIME,
+        *HEADERS,
+        *TEMPLATES,
+        ROOT / "cli.py",
+    ],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_files_are_short(path: Path) -> None:

@@ -1,10 +1,20 @@
 """cudnn-bindgen: from a serialized cuDNN graph to a specialised Cython binding."""
 
+# What type checkers take for true; importing typing would cost programs that only use a module.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cudnn_bindgen.accelerating.accelerate import accelerate as accelerate
+    from cudnn_bindgen.recording.session import record as record
+
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Load `record` when it is asked for: most users of a module do not record."""
+    """Load `accelerate` or `record` when it is asked for: most users of a module need neither."""
+    if name == "accelerate":
+        from cudnn_bindgen.accelerating.accelerate import accelerate
+
+        return accelerate
     if name == "record":
         from cudnn_bindgen.recording.session import record
 

@@ -1,0 +1,26 @@
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+class FrontendCall:
+    graph: Any
+    module: ModuleType
+    def __init__(
+        self,
+        graph: Any,
+        module: ModuleType,
+        get_stream: Callable[[Any], int | None],
+        default_handle: Any,
+        knows_default: bool,
+        check: bool,
+    ) -> None: ...
+    def execute(
+        self,
+        tensor_dict: Mapping[Any, Any] | Sequence[Any],
+        workspace: Any = None,
+        handle: Any = None,
+        override_uids: Sequence[int] | None = None,
+        override_shapes: Sequence[Sequence[int]] | None = None,
+        override_strides: Sequence[Sequence[int]] | None = None,
+        tensor_uids: Sequence[Any] | None = None,
+    ) -> None: ...
