@@ -127,7 +127,7 @@ def _module_of(plan: bytes, model: Graph) -> Any:
 
         cache = ModuleCache(cache_folder())
         return cache.use(name, build, lambda path: load_module(name, path, plan))
-    except (BindingError, CompileError, EmitError, ImportError) as error:
+    except (BindingError, CompileError, EmitError, ImportError, OSError) as error:
         raise AccelerateError(f"accelerate: {error}") from error
 
 

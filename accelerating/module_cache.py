@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from typing import TypeVar
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from cudnn_bindgen.accelerating.errors import AccelerateWarning
+from cudnn_bindgen.accelerating.errors import AccelerateError, AccelerateWarning
 from cudnn_bindgen.codegen.compile import extension_path
 
 ENVIRONMENT = "CUDNN_BINDGEN_CACHE"
@@ -32,6 +33,8 @@ LOCK_SECONDS = 600.0
 _STALE_SECONDS = 24 * 3600
 
 Loaded = TypeVar("Loaded")
+
+_substituting = threading.Lock()
 
 
 class _UnusableError(Exception):
@@ -65,6 +68,11 @@ class ModuleCache:
         `build` gets an empty folder and returns a file in it. What either raises is raised here,
         and leaves nothing in the cache. Where the folder cannot be used another one takes its
         place for as long as the process lives, with a warning.
+
+        Raises
+        ------
+        AccelerateError, OSError
+            There is no other folder either.
         """
         try:
             with self._locked(name):
@@ -79,13 +87,16 @@ class ModuleCache:
         if found is not None:
             with suppress(ImportError):  # removed under our feet
                 return load(found)
+        replacement = self._replacement()
+        if replacement.folder == self.folder:
+            raise AccelerateError(f"cannot use {self.folder}: {reason}")
         warnings.warn(
             f"cannot use the cache for compiled graphs, {self.folder}: {reason}; compiling for "
             f"this process only. {ENVIRONMENT} names another folder",
             AccelerateWarning,
             stacklevel=2,
         )
-        return self._replacement().use(name, build, load)
+        return replacement.use(name, build, load)
 
     def _use(
         self, name: str, build: Callable[[Path], Path], load: Callable[[Path], Loaded]
@@ -176,6 +187,7 @@ class ModuleCache:
 
     @classmethod
     def _replacement(cls) -> ModuleCache:
-        if cls._substitute is None:
-            cls._substitute = tempfile.TemporaryDirectory(prefix="cudnn-bindgen-modules-")
+        with _substituting:
+            if cls._substitute is None:
+                cls._substitute = tempfile.TemporaryDirectory(prefix="cudnn-bindgen-modules-")
         return ModuleCache(Path(cls._substitute.name))

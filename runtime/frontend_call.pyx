@@ -3,6 +3,7 @@
 
 What a call cannot say to the module it says to the frontend's own graph: docs/accelerate.md.
 """
+from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_New
@@ -35,7 +36,7 @@ cdef class FrontendCall:
     cdef dict _slots             # uid → slot, of what callers pass
     cdef dict _names             # name → slot, None where it is not one operand's
     cdef dict _overrides         # key → the module's Overrides
-    cdef tuple _operands, _keywords
+    cdef tuple _operands, _arguments, _keywords
     cdef int _tensors, _count
     cdef bint _check, _knows_default, _takes_overrides
 
@@ -53,6 +54,7 @@ cdef class FrontendCall:
         self._check = check
         self._takes_overrides = hasattr(module, "Overrides")
         self._operands = operands
+        self._arguments = tuple([operand.argument for operand in operands])
         self._count = len(operands)
         self._tensors = self._count - len(scalars)
         self._slots = {operand.uid: slot for slot, operand in enumerate(operands)}
@@ -119,6 +121,8 @@ cdef class FrontendCall:
 
     cdef int _slot_of(self, object key) except -2:
         """Where what stands under a key belongs; -1 where the graph does not bind it."""
+        if PyLong_CheckExact(key):
+            return self._slots.get(key, -1)
         if key is None:
             return -1
         if isinstance(key, str):
@@ -133,11 +137,10 @@ cdef class FrontendCall:
     ) except -1:
         if slot < 0 or item is None:
             return 0
-        operand = self._operands[slot]
         if slot >= self._tensors:
-            item = scalar_value(item, operand)
+            item = scalar_value(item, self._operands[slot])
         elif not self._check:
-            item = buffer_address(item, operand.argument, stream, owned)
+            item = buffer_address(item, self._arguments[slot], stream, owned)
         _set(items, slot, item)
         return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import warnings
 from collections.abc import Callable
@@ -117,6 +118,16 @@ def test_a_compiler_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     graph = Graph(PLAN)
     with pytest.warns(AccelerateWarning, match="no-such-compiler"):
         assert cudnn_bindgen.accelerate(graph, fallback=True) is graph
+    assert files(tmp_path) == []
+
+
+def test_no_space_for_what_is_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def write_files(directory: Path, texts: dict[str, str]) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(room, "write_files", write_files)
+    with pytest.raises(AccelerateError, match="No space left on device"):
+        cudnn_bindgen.accelerate(Graph(PLAN))
     assert files(tmp_path) == []
 
 

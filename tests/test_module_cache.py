@@ -16,7 +16,7 @@ import pytest
 from filelock import FileLock
 
 from cudnn_bindgen.accelerating import module_cache, module_key
-from cudnn_bindgen.accelerating.errors import AccelerateWarning
+from cudnn_bindgen.accelerating.errors import AccelerateError, AccelerateWarning
 from cudnn_bindgen.accelerating.module_cache import ModuleCache, cache_folder
 from cudnn_bindgen.codegen import compile as compiling
 from cudnn_bindgen.codegen.compile import CompileError, extension_path
@@ -187,6 +187,8 @@ def test_another_folder_takes_the_place_of_one_that_cannot_be_used(
     elsewhere.mkdir()
 
     class Elsewhere:
+        folder = elsewhere
+
         def use(self, name: str, build: Build, load: Callable[[Path], bytes]) -> bytes:
             return load(build(elsewhere))
 
@@ -205,6 +207,15 @@ def test_the_substitute_lives_as_long_as_the_process(tmp_path: Path) -> None:
         with pytest.warns(AccelerateWarning):
             assert cache.use(NAME, build, Path.read_bytes) == b"module"
     assert build.count == 1
+
+
+def test_no_folder_can_be_used(cache: ModuleCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_only(cache, monkeypatch)
+    with (
+        pytest.warns(AccelerateWarning),
+        pytest.raises(AccelerateError, match="Read-only file system"),
+    ):
+        cache.use(NAME, Build(), Path.read_bytes)
 
 
 def test_what_is_in_a_read_only_folder_is_used(
