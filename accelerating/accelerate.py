@@ -62,7 +62,8 @@ def accelerate(
         return graph
     try:
         frontend = _frontend_of(graph)
-        module = _module_of(*_read(graph, frontend))
+        plan_index, plan, model = _read(graph, frontend)
+        module = _module_of(plan, model)
     except AccelerateError as error:
         if not fallback:
             raise
@@ -74,7 +75,15 @@ def accelerate(
     # on the legacy stream.
     knows_default = handle is not None or hasattr(graph, "_handle")
     default = handle if handle is not None else getattr(graph, "_handle", None)
-    return Accelerated(graph, module, frontend.get_stream, default, knows_default, check)
+    return Accelerated(
+        graph,
+        module,
+        frontend.get_stream,
+        default,
+        knows_default,
+        check,
+        plan_index=plan_index,
+    )
 
 
 def _frontend_of(graph: Any) -> Any:
@@ -88,7 +97,7 @@ def _frontend_of(graph: Any) -> Any:
     return frontend
 
 
-def _read(graph: Any, frontend: Any) -> tuple[bytes, Graph]:
+def _read(graph: Any, frontend: Any) -> tuple[int | None, bytes, Graph]:
     engine = getattr(graph, "selected_engine", None)
     if engine is not None:
         name = getattr(engine, "name", type(engine).__name__)
@@ -96,7 +105,13 @@ def _read(graph: Any, frontend: Any) -> tuple[bytes, Graph]:
             f"accelerate: the graph is served by {name}, the frontend's own engine, not by cuDNN"
         )
     unsupported = getattr(frontend, "cudnnGraphNotSupportedError", RuntimeError)
+    # Older frontends have no list of plans, nor have graphs that were deserialized.
+    plan_index = graph._plan_index if getattr(graph, "_planning_done", False) else None
     try:
+        if plan_index is not None and graph._is_built:
+            # Frontends before 1.32 serialize the plan that was built last, which is not the one
+            # that they execute where all plans were built. The one that they execute is built.
+            graph.build_plan_at_index(plan_index)
         plan = bytes(graph.serialize())
     except (unsupported, AttributeError, RuntimeError, TypeError, ValueError) as error:
         raise AccelerateError(
@@ -108,7 +123,7 @@ def _read(graph: Any, frontend: Any) -> tuple[bytes, Graph]:
         raise AccelerateError(f"accelerate: {error}") from error
     if model.plan is None:
         raise AccelerateError("accelerate: the graph has no plan: build it first")
-    return plan, model
+    return plan_index, plan, model
 
 
 def _module_of(plan: bytes, model: Graph) -> Any:

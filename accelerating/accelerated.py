@@ -16,7 +16,46 @@ class Accelerated(FrontendCall):
         The frontend's graph, whose other methods this object has as well.
     module
         The generated module: `launch_stats()`, `set_launch_policy()`, `OPERANDS`.
+    plan_index
+        Which of the graph's plans the module launches; None if the graph has no list of them.
     """
+
+    def __init__(self, *arguments: Any, plan_index: int | None) -> None:
+        super().__init__(*arguments)
+        self.plan_index = plan_index
+
+    def execute_plan_at_index(
+        self,
+        tensor_dict: Any,
+        workspace: Any = None,
+        index: int = 0,
+        handle: Any = None,
+        override_uids: Any = None,
+        override_shapes: Any = None,
+        override_strides: Any = None,
+        *,
+        tensor_uids: Any = None,
+    ) -> None:
+        """Execute the plan at `index`: the module if it is the module's, else the frontend."""
+        if index == self.plan_index:
+            self.execute(
+                tensor_dict,
+                workspace,
+                handle,
+                override_uids,
+                override_shapes,
+                override_strides,
+                tensor_uids,
+            )
+            return
+        options = {
+            "override_uids": override_uids,
+            "override_shapes": override_shapes,
+            "override_strides": override_strides,
+            "tensor_uids": tensor_uids,  # which older frontends do not know
+        }
+        given = {name: option for name, option in options.items() if option is not None}
+        self.graph.execute_plan_at_index(tensor_dict, workspace, index, handle, **given)
 
     def __getattr__(self, name: str) -> Any:
         # Not what is private: FlashInfer asks for private ways around `execute`, and takes them.

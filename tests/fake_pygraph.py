@@ -36,7 +36,11 @@ class Tensor:
 
 @dataclass
 class Graph:
-    """A built graph that serializes to `plan`."""
+    """A built graph that serializes to `plan`.
+
+    `plans` are all that it has, of which it executes the one at `selected` and, as frontends before
+    1.32 do, serializes the one that was built last; none for a graph that was deserialized.
+    """
 
     plan: bytes
     handle: Handle | None = None
@@ -44,9 +48,17 @@ class Graph:
     refusal: Exception | None = None
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
     _data_bindings: dict[int, Any] = field(default_factory=dict)
+    plans: tuple[bytes, ...] = ()
+    selected: int = 0
 
     def __post_init__(self) -> None:
         self._handle = self.handle
+        self._planning_done = self._is_built = bool(self.plans)
+        self._plan_index = self.selected
+
+    def build_plan_at_index(self, index: int) -> None:
+        self.plan = self.plans[index]
+        self._plan_index = index
 
     def serialize(self) -> list[int]:
         if self.refusal is not None:
@@ -56,8 +68,8 @@ class Graph:
     def execute(self, *arguments: Any, **options: Any) -> None:
         self.calls.append((arguments, options))
 
-    def execute_plan_at_index(self, *arguments: Any, **options: Any) -> str:
-        return f"executed plan {arguments[2]}"
+    def execute_plan_at_index(self, *arguments: Any, **options: Any) -> None:
+        self.calls.append((arguments, options))
 
     def get_workspace_size(self, *arguments: Any) -> int:
         return 1234 + len(arguments)

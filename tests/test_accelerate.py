@@ -84,7 +84,7 @@ def build(graph: Graph, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class SkipsLoading:
     """What `build` gets instead of an accelerated graph."""
 
-    def __init__(self, *arguments: object) -> None:
+    def __init__(self, *arguments: object, **options: object) -> None:
         pass
 
 
@@ -409,12 +409,35 @@ def test_everything_else_is_the_graphs(accelerate: Accelerate) -> None:
     accelerated = accelerate(graph)
     assert accelerated.graph is graph
     assert accelerated.get_workspace_size(1, 2) == 1236
-    assert accelerated.execute_plan_at_index({}, None, 3) == "executed plan 3"
+    accelerated.execute_plan_at_index({}, None, 3)
+    assert graph.calls == [(({}, None, 3, None), {})]
     assert accelerated.serialize() == list(graph.plan)
     assert repr(accelerated) == repr(graph)
     assert cudnn_bindgen.accelerate(accelerated) is accelerated
     # FlashInfer would take this way around `execute`.
     assert getattr(accelerated, "_prepare_backend_execution", None) is None
+
+
+def test_the_plan_that_the_graph_executes(accelerate: Accelerate) -> None:
+    small, large = CASES["thd"], CASES["thd_large"]  # they differ in workspace alone
+    plans = (large.plan, small.plan, large.plan)
+    graph = Graph(large.plan, plans=plans, selected=1)  # the last one was built last
+    accelerated = accelerate(graph)
+    assert accelerated.plan_index == graph._plan_index == 1
+    assert accelerated.module.workspace_size() == 4096
+    call, handle = Call(small), Handle()
+    accelerated.execute(call.by_uid)
+    call.check()
+    # FlashInfer's products name the plan of the list.
+    accelerated.execute_plan_at_index(call.by_uid, workspace(), 1, handle=handle)
+    call.check()
+    uids, buffers = tuple(call.by_uid), [*call.by_uid.values()]
+    accelerated.execute_plan_at_index(buffers, None, 1, handle, tensor_uids=uids)
+    call.check()
+    assert not graph.calls
+    accelerated.execute_plan_at_index(buffers, 5, 0, handle, [1], [[1]], [[1]], tensor_uids=uids)
+    lists = {"override_uids": [1], "override_shapes": [[1]], "override_strides": [[1]]}
+    assert graph.calls == [((buffers, 5, 0, handle), lists | {"tensor_uids": uids})]
 
 
 def test_graphs_of_one_plan_share_a_module(accelerate: Accelerate) -> None:

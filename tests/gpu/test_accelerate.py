@@ -185,6 +185,44 @@ def test_the_same_graph_built_again_compiles_nothing(cases: Any, cache: Path) ->
     assert again.module.__name__ in {name.partition(".")[0] for name in before}
 
 
+def launches(accelerated: Any) -> int:
+    stats = accelerated.module.launch_stats()
+    return sum(stats[path] for path in ("direct", "record_unchanged", "record_patched"))
+
+
+def test_all_plans_built(frontend: Any) -> None:
+    """The plan that the graph executes, though another one was built last."""
+    import cudnn
+
+    graph = graphs.BUILDERS["matmul_256"]()
+    graph.build_plans(cudnn.build_plan_policy.ALL)
+    if graph.get_execution_plan_count() < 2 or graph.selected_engine is not None:
+        pytest.skip("one plan only, or not cuDNN's")
+    accelerated = cudnn_bindgen.accelerate(graph)
+    assert accelerated.plan_index is not None
+    generator = torch.Generator("cuda").manual_seed(0)
+    size = max(graph.get_workspace_size(), 1)
+    workspace = torch.empty(size, dtype=torch.uint8, device="cuda")
+    operands = accelerated.module.OPERANDS
+    tensors = graphs.make_operands(operands, generator, "cuda")
+    expected = graphs.clone(tensors)
+    graph.execute(expected, workspace, handle=frontend)
+    before = launches(accelerated)
+    for call in (
+        lambda: accelerated.execute(tensors, workspace, handle=frontend),
+        lambda: accelerated.execute_plan_at_index(
+            tensors, workspace, accelerated.plan_index, handle=frontend
+        ),
+    ):
+        graphs.poison(operands, tensors)
+        torch.cuda.synchronize()
+        call()
+        torch.cuda.synchronize()
+        for uid, tensor in tensors.items():
+            assert torch.equal(graphs.storage(tensor), graphs.storage(expected[uid]))
+    assert launches(accelerated) == before + 2  # the frontend was not asked
+
+
 # Overrides
 
 
