@@ -14,7 +14,7 @@ import graphs  # noqa: E402  (on the path since conftest)
 import overridden  # noqa: E402
 import tensor_graphs  # noqa: E402
 from overridden import Batch, Overridden  # noqa: E402
-from running import found_case  # noqa: E402
+from running import as_passed, found_case  # noqa: E402
 
 import cudnn_bindgen  # noqa: E402
 from cudnn_bindgen.accelerating.module_cache import ENVIRONMENT  # noqa: E402
@@ -116,8 +116,7 @@ def test_checks_accept_what_the_graph_declares(case: Any) -> None:
     checked = cudnn_bindgen.accelerate(case.graph, check=True)
     tensors = case.fresh()
     expected = case.expected(tensors)
-    boolean = {o.uid for o in case.module.OPERANDS if o.data_type == "BOOLEAN"}
-    given = {uid: graphs.storage(t) if uid in boolean else t for uid, t in tensors.items()}
+    given = {o.uid: as_passed(o, tensors[o.uid]) for o in case.module.OPERANDS if o.uid in tensors}
     checked.execute(given, case.workspace(), handle=case.handle)
     torch.cuda.synchronize()
     case.assert_same(tensors, expected)
