@@ -22,6 +22,7 @@ from cudnn_bindgen.codegen.binding import bind
 from cudnn_bindgen.codegen.errors import RecordError
 from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.recording import recorder as recorder_module
+from cudnn_bindgen.recording import session as session_module
 from cudnn_bindgen.recording.describe import describe
 
 GONE = "calls of one that was gone before it could be described: built in a capture, or never"
@@ -244,8 +245,9 @@ def test_overrides_are_counted_each_and_then_by_sample(cudnn: Any, tmp_path: Pat
 
 def _tallies() -> Any:
     """The tallies of the recorder at work."""
-    (found,) = (one for one in gc.get_objects() if isinstance(one, recorder_module.Recorder))
-    return found._ledger.tallies
+    (session,) = session_module._current
+    assert session._recorder is not None
+    return session._recorder._ledger.tallies
 
 
 class Capture:
