@@ -19,7 +19,7 @@ from cudnn_bindgen.runtime.plan cimport Plan
 from cudnn_bindgen.runtime.record cimport POLICY_RECORD
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.status cimport Failure, raise_cudnn
-from cudnn_bindgen.runtime.workspace cimport workspace_block
+from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT, workspace_block
 
 from cudnn_bindgen.runtime.errors import OperandError, RuntimeAbiError
 from cudnn_bindgen.runtime.metadata import SCALAR_BYTES
@@ -28,9 +28,6 @@ from cudnn_bindgen.runtime.policy import default_policy, policy_number
 RUNTIME_ABI = 1
 
 cdef enum:
-    # Bytes. cuDNN 9.19 rounds the address up to this (seen in its memset nodes): from a less
-    # aligned one it might run over the end.
-    WORKSPACE_ALIGNMENT = 128
     # Bytes that launch records are proven for; calls with less aligned addresses go direct.
     OPERAND_PROOF = 16
     WORKSPACE_PROOF = 256

@@ -12,6 +12,7 @@ from cudnn_bindgen.runtime.dlpack cimport DLPackExchangeAPI, DLTensor
 from cudnn_bindgen.runtime.exchange cimport (
     current_stream, exchange_api, make_exchanged, read_exchanged, read_other,
 )
+from cudnn_bindgen.runtime.refusals cimport operand_name
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.tensor_checks cimport (
     CUDA, CUDA_MANAGED, GIVEN_ADDRESS, GIVEN_READ_ONLY, NOT_YET_READ, UNKNOWN_DEVICE, Given,
@@ -20,13 +21,11 @@ from cudnn_bindgen.runtime.tensor_checks cimport (
 from cudnn_bindgen.runtime.tensor_layout cimport (
     LayoutKind, Region, Span, Strided, find_span,
 )
+from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT
 
 from cudnn_bindgen.runtime import tensor_errors
 from cudnn_bindgen.runtime.allocate import allocate_output
 from cudnn_bindgen.runtime.errors import OperandError
-
-cdef enum:
-    WORKSPACE_ALIGNMENT = 128    # bytes, as in graph.pyx
 
 
 cdef int read_others(
@@ -41,7 +40,7 @@ cdef int read_others(
             continue
         if call.given[slot] == NOT_YET_READ:
             call.given[slot] = _read(
-                item, _name(call, slot), stream, &call.tensors[slot], owned)
+                item, operand_name(call, slot), stream, &call.tensors[slot], owned)
         if like is None and not PyLong_CheckExact(item):
             like = item
     for slot in range(call.count()):
@@ -50,7 +49,7 @@ cdef int read_others(
             owned.append(made)
             given[slot] = <PyObject*>made
             call.given[slot] = _read(
-                made, _name(call, slot), stream, &call.tensors[slot], owned)
+                made, operand_name(call, slot), stream, &call.tensors[slot], owned)
     return 0
 
 
@@ -87,7 +86,7 @@ cdef void* stream_of_framework(const TensorCall* call, PyObject** given) except?
         item = <object>given[slot]
         api = exchange_api(item)
         if api != NULL:
-            read_exchanged(api, item, _name(call, slot), &tensor, [])
+            read_exchanged(api, item, operand_name(call, slot), &tensor, [])
             return current_stream(api, &tensor)
         if type(item).__module__.partition(".")[0] == "cupy":
             return address(sys.modules["cupy"].cuda.get_current_stream().ptr, "stream")
@@ -126,14 +125,14 @@ cdef object _make(Graph* graph, const TensorCall* call, int slot, object like):
     cdef _Maker maker = _Maker()
     cdef int axis, other
     maker.like = like
-    maker.name = _name(call, slot)
+    maker.name = operand_name(call, slot)
     for other in range(call.count()):
         if call.given[other] not in (GIVEN_ADDRESS, NOT_YET_READ):
             maker.prototype.device = call.tensors[other].device
             break
     return allocate_output(
         like,
-        _name(call, slot),
+        operand_name(call, slot),
         (<tuple>graph.operand_data)[slot],
         tuple([expected.dim[axis] for axis in range(expected.rank)]),
         tuple([expected.stride[axis] for axis in range(expected.rank)]),
@@ -167,7 +166,3 @@ cdef int64_t _check_workspace(const DLTensor* tensor, Given how, int* device) ex
     if span.last - span.first + 1 != <uintptr_t>((elements * region.element_bits + 7) // 8):
         raise tensor_errors.workspace_gaps_error()
     return elements * region.element_bits // 8
-
-
-cdef str _name(const TensorCall* call, int slot):
-    return (<tuple>call.rules.names)[slot]

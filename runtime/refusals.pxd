@@ -4,4 +4,5 @@ from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.tensor_checks cimport Finding, Given, TensorCall
 
 cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1
+cdef str operand_name(const TensorCall* call, int slot)
 cdef int refuse_device(const TensorCall* call, int got, int current) except -1

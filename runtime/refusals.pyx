@@ -19,14 +19,14 @@ from cudnn_bindgen.runtime import tensor_errors
 cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1:
     """Raise what says a finding."""
     cdef const DLTensor* tensor = &call.tensors[finding.slot]
-    name = _name(call, finding.slot)
+    name = operand_name(call, finding.slot)
     operand = (<tuple>graph.operand_data)[finding.slot]
     if finding.what == DEVICE_TYPE:
         raise tensor_errors.device_type_error(name, tensor.device.device_type)
     if finding.what == DEVICE:
         first = _first_on_a_device(call)
         raise tensor_errors.other_device_error(
-            name, tensor.device.device_id, _name(call, first),
+            name, tensor.device.device_id, operand_name(call, first),
             call.tensors[first].device.device_id)
     if finding.what == DATA_TYPE:
         raise tensor_errors.data_type_error(
@@ -41,13 +41,13 @@ cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) ex
         raise tensor_errors.alignment_error(
             name, operand, <size_t>tensor.data + tensor.byte_offset)
     raise tensor_errors.overlap_error(
-        name, _name(call, finding.other),
+        name, operand_name(call, finding.other),
         not call.rules.operands[finding.slot].shares.empty())
 
 
 cdef int refuse_device(const TensorCall* call, int got, int current) except -1:
     """Raise that the tensors are not on the device that the call would run on."""
-    raise tensor_errors.device_error(_name(call, _first_on_a_device(call)), got, current)
+    raise tensor_errors.device_error(operand_name(call, _first_on_a_device(call)), got, current)
 
 
 cdef int _first_on_a_device(const TensorCall* call):
@@ -97,5 +97,6 @@ cdef tuple _sizes(const int64_t* sizes, int rank):
     return tuple([sizes[axis] for axis in range(rank)])
 
 
-cdef str _name(const TensorCall* call, int slot):
+cdef str operand_name(const TensorCall* call, int slot):
+    """What an operand is called as a parameter of `run`."""
     return (<tuple>call.rules.names)[slot]
