@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudnn_bindgen.runtime.frontend_call import FrontendCall
+from cudnn_bindgen.runtime.frontend_call import FrontendCall, given_options
 
 
 class Accelerated(FrontendCall):
@@ -48,14 +48,8 @@ class Accelerated(FrontendCall):
                 tensor_uids,
             )
             return
-        options = {
-            "override_uids": override_uids,
-            "override_shapes": override_shapes,
-            "override_strides": override_strides,
-            "tensor_uids": tensor_uids,  # which older frontends do not know
-        }
-        given = {name: option for name, option in options.items() if option is not None}
-        self.graph.execute_plan_at_index(tensor_dict, workspace, index, handle, **given)
+        options = given_options(override_uids, override_shapes, override_strides, tensor_uids)
+        self.graph.execute_plan_at_index(tensor_dict, workspace, index, handle, **options)
 
     def __getattr__(self, name: str) -> Any:
         # Not what is private: FlashInfer asks for private ways around `execute`, and takes them.

@@ -24,3 +24,10 @@ class FrontendCall:
         override_strides: Sequence[Sequence[int]] | None = None,
         tensor_uids: Sequence[Any] | None = None,
     ) -> None: ...
+
+def given_options(
+    override_uids: Sequence[int] | None,
+    override_shapes: Sequence[Sequence[int]] | None,
+    override_strides: Sequence[Sequence[int]] | None,
+    tensor_uids: Sequence[Any] | None,
+) -> dict[str, Any]: ...

@@ -194,14 +194,19 @@ cdef class FrontendCall:
         self, tensor_dict, workspace, handle, override_uids, override_shapes, override_strides,
         tensor_uids,
     ):
-        options = {
-            "override_uids": override_uids,
-            "override_shapes": override_shapes,
-            "override_strides": override_strides,
-            "tensor_uids": tensor_uids,  # which older frontends do not know
-        }
-        given = {name: option for name, option in options.items() if option is not None}
-        return self.graph.execute(tensor_dict, workspace, handle, **given)
+        options = given_options(override_uids, override_shapes, override_strides, tensor_uids)
+        return self.graph.execute(tensor_dict, workspace, handle, **options)
+
+
+def given_options(override_uids, override_shapes, override_strides, tensor_uids):
+    """Keywords for the frontend's own methods: older ones do not know all that may be left out."""
+    options = {
+        "override_uids": override_uids,
+        "override_shapes": override_shapes,
+        "override_strides": override_strides,
+        "tensor_uids": tensor_uids,
+    }
+    return {name: option for name, option in options.items() if option is not None}
 
 
 cdef inline bint _is_given(object items) except -1:
