@@ -180,6 +180,7 @@ class ModuleCache:
                 return
             if name == used:
                 continue
+            # In use, or gone already.
             with suppress(OSError, NotImplementedError), self._lock(name, 0):
                 path.unlink()
                 self._digest_path(name).unlink(missing_ok=True)
