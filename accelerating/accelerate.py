@@ -151,5 +151,5 @@ def _emit(binding: Binding) -> dict[str, str]:
 
     So one module serves all plans of a graph, whatever GPU and cuDNN they are for.
     """
-    files = render(replace(binding, plan=None), "graph", _SOURCE)
+    files = render(replace(binding, plans=()), "graph", _SOURCE)
     return {name.rpartition(".")[2]: text for name, text in files.items()}

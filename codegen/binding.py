@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from cudnn_bindgen.codegen import naming, ports
 from cudnn_bindgen.codegen.axes import name_axes
 from cudnn_bindgen.codegen.fingerprint import fingerprint
-from cudnn_bindgen.codegen.graph import Graph, PlanInfo, Scalar, Tensor
+from cudnn_bindgen.codegen.graph import Graph, Scalar, Tensor
 from cudnn_bindgen.codegen.layouts import Layout, find_layouts, find_shared
 from cudnn_bindgen.codegen.overrides import OverrideOptions, OverrideParts, Shape, bind_overrides
+from cudnn_bindgen.codegen.plan_parts import PlanParts, plan_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +54,6 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanParts:
-    """What belongs to one plan, not to the graph: handed to the runtime as data.
-
-    `uids` are the arguments that the plan binds; `workspace_size` the frontend's share of the
-    workspace in bytes, which lies before cuDNN's own.
-    """
-
-    fingerprint: str
-    cudnn_version: int
-    sm: int
-    engine: str
-    uids: tuple[int, ...]
-    constants: tuple[tuple[int, Scalar], ...]
-    workspace_parts: tuple[tuple[int, int, int, tuple[float, ...]], ...]
-    replacements: tuple[tuple[int, int, int], ...]
-    dropped: tuple[int, ...]
-    workspace_size: int
-    text: bytes
-    alignments: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Binding:
     """A whole module, before it is text."""
 
@@ -84,7 +63,7 @@ class Binding:
     arguments: tuple[Argument, ...]
     shared: tuple[tuple[int, int], ...]  # slots of an output and an operand that it may replace
     overrides: OverrideParts | None
-    plan: PlanParts | None
+    plans: tuple[PlanParts, ...]
 
     @property
     def is_override_shape_enabled(self) -> bool:
@@ -118,6 +97,7 @@ def bind(graph: Graph, options: OverrideOptions | None = None) -> Binding:
     """
     digest = fingerprint(graph)
     arguments = _arguments(graph)
+    uids = {argument.uid for argument in arguments}
     axes = name_axes(graph)
     shapes = [Shape(a.name, axes[a.uid], a.dim, a.stride) for a in arguments if not a.is_scalar]
     return Binding(
@@ -129,7 +109,7 @@ def bind(graph: Graph, options: OverrideOptions | None = None) -> Binding:
         overrides=bind_overrides(
             shapes, graph.is_override_shape_enabled, options or OverrideOptions()
         ),
-        plan=_plan_parts(graph.plan, digest, arguments) if graph.plan else None,
+        plans=(plan_parts(graph.plan, digest, uids),) if graph.plan else (),
     )
 
 
@@ -276,24 +256,3 @@ def _alignment(use: _Use, tensor: Tensor, aligned: dict[int, int]) -> int:
     if elementwise or tensor.elements <= 1:
         return min(tensor.alignment, tensor.element_bytes)
     return tensor.alignment
-
-
-def _plan_parts(plan: PlanInfo, digest: str, arguments: tuple[Argument, ...]) -> PlanParts:
-    bound = {argument.uid for argument in arguments}
-    sources = {replacement.source for replacement in plan.replacements}
-    return PlanParts(
-        fingerprint=digest,
-        cudnn_version=plan.cudnn_version,
-        sm=plan.sm,
-        engine=plan.engine,
-        uids=tuple(sorted(bound)),
-        constants=tuple((uid, value) for uid, value in plan.constants if uid not in bound),
-        workspace_parts=tuple(
-            (part.uid, part.operation, part.offset, part.values) for part in plan.workspace_parts
-        ),
-        replacements=tuple((r.source, r.target, r.offset) for r in plan.replacements),
-        dropped=tuple(sorted(sources - set(plan.variant_pack_uids))),
-        workspace_size=plan.frontend_workspace_size,
-        text=plan.text.encode(),
-        alignments=tuple((uid, size) for uid, size in plan.aligned_operands if uid in bound),
-    )

@@ -156,6 +156,7 @@ class PlanInfo:
     text: str
     cudnn_version: int
     sm: int
+    sm_count: int  # 0: the file does not say
     engine: str
     variant_pack_uids: tuple[int, ...]
     constants: tuple[tuple[int, Scalar], ...]

@@ -35,17 +35,19 @@ def read_plan_parts(source: bytes | str | os.PathLike[str]) -> dict[str, Any]:
         data, file = bytes(source), "plan"
     else:
         data, file = Path(source).read_bytes(), os.fspath(source)
-    plan = bind(read_graph(data, file)).plan
-    if plan is None:
+    plans = bind(read_graph(data, file)).plans
+    if not plans:
         refusal = GraphFormatError(
             "expected a plan, got structure only", hint="write the file with graph.serialize()"
         )
         refusal.file = file
         raise refusal
+    [plan] = plans
     return {
         "fingerprint": plan.fingerprint,
         "cudnn_version": plan.cudnn_version,
         "sm": plan.sm,
+        "sm_count": plan.sm_count,
         "uids": plan.uids,
         "constants": tuple((uid, value.data) for uid, value in plan.constants),
         "workspace_parts": plan.workspace_parts,

@@ -30,6 +30,7 @@ _Int = Annotated[int, Meta(ge=0, lt=2**31)]
 
 class _Profile(msgspec.Struct, frozen=True):
     deviceVer: _Int  # noqa: N815 - cuDNN's own spelling
+    multiProcessorCount: _Int = 0  # noqa: N815
 
 
 class _Engine(msgspec.Struct, frozen=True):
@@ -55,6 +56,7 @@ def read_plan(document: PlanDocument, tensors: Iterable[Tensor]) -> PlanInfo:
         text=document.cudnn_backend_data,
         cudnn_version=backend.cudnnVersion,
         sm=backend.GPUProfile.deviceVer // 10,
+        sm_count=backend.GPUProfile.multiProcessorCount,
         engine=_engine(backend.engine),
         variant_pack_uids=tuple(sorted(set(document.variant_pack_uids))),
         constants=tuple(sorted(constants.items())),

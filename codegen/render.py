@@ -11,10 +11,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cudnn_bindgen import __version__
-from cudnn_bindgen.codegen.binding import Argument, Binding, PlanParts
+from cudnn_bindgen.codegen.binding import Argument, Binding
 from cudnn_bindgen.codegen.describe import describe_run
 from cudnn_bindgen.codegen.graph import BITS, Scalar
 from cudnn_bindgen.codegen.overrides import OverrideParts, Shape, Symbol
+from cudnn_bindgen.codegen.plan_parts import PlanParts
 from cudnn_bindgen.codegen.signatures import run_signature
 from cudnn_bindgen.codegen.text import (
     Value,
@@ -106,7 +107,7 @@ def _fields(binding: Binding, source: str) -> dict[str, Any]:
         # An override may give an output elements: the runtime decides.
         "is_empty": binding.is_empty and binding.overrides is None,
         "overrides": _overrides(binding, binding.overrides) if binding.overrides else None,
-        "plan": _plan(binding.plan, binding.overrides is not None) if binding.plan else None,
+        "plans": [_plan(plan, binding.overrides is not None) for plan in binding.plans],
         "run": run_signature(binding),
         "run_doc": describe_run(binding),
         "source": shorten(source, 60),
@@ -203,11 +204,17 @@ def _graph(binding: Binding, source: str) -> dict[str, str]:
         "nodes": binding.nodes,
         "is_override_shape_enabled": binding.is_override_shape_enabled,
     }
-    if binding.plan:
-        graph["cudnn_version"] = binding.plan.cudnn_version
-        graph["sm"] = binding.plan.sm
-        graph["engine"] = binding.plan.engine
-    return {key: wrap_literal(value, len(f'    "{key}": ')) for key, value in graph.items()}
+    texts = {key: wrap_literal(value, len(f'    "{key}": ')) for key, value in graph.items()}
+    if binding.plans:
+        rows = "".join(f"        {_plan_row(plan)}\n" for plan in binding.plans)
+        texts["plans"] = f"(\n{rows}    ),"
+    return texts
+
+
+def _plan_row(plan: PlanParts) -> str:
+    """Return what GRAPH states of a plan: SM, SM count, cuDNN version, engine and knobs."""
+    start = f"({plan.sm}, {plan.sm_count}, {plan.cudnn_version}, "
+    return f"{start}{wrap_literal(plan.engine, 8 + len(start), 8).removesuffix(',')}),"
 
 
 def _overrides(binding: Binding, overrides: OverrideParts) -> dict[str, Any]:
@@ -262,23 +269,28 @@ def _summary(symbol: Symbol, shapes: tuple[Shape, ...]) -> str:
 
 
 def _plan(plan: PlanParts, takes_overrides: bool) -> dict[str, Any]:
-    alignments = wrap_literal(plan.alignments, len("    alignments="))
+    alignments = _wrap_field(plan.alignments, "alignments")
     return {
         # Of the addresses OPERANDS states it already; these are for overridden strides.
         "alignments": alignments if takes_overrides and plan.alignments else "",
         "cudnn_version": plan.cudnn_version,
         "sm": plan.sm,
-        "uids": wrap_literal(plan.uids, len("    uids=")),
+        "sm_count": plan.sm_count,
+        "uids": _wrap_field(plan.uids, "uids"),
         "constants": [
             {"uid": uid, "data": hex_literal(value.data), "comment": _comment(value)}
             for uid, value in plan.constants
         ],
-        "workspace_parts": wrap_literal(plan.workspace_parts, len("    workspace_parts=")),
-        "replacements": wrap_literal(plan.replacements, len("    replacements=")),
-        "dropped": wrap_literal(plan.dropped, len("    dropped=")),
+        "workspace_parts": _wrap_field(plan.workspace_parts, "workspace_parts"),
+        "replacements": _wrap_field(plan.replacements, "replacements"),
+        "dropped": _wrap_field(plan.dropped, "dropped"),
         "workspace_size": plan.workspace_size,
-        "text": wrap_bytes(plan.text),
+        "text": wrap_bytes(plan.text, 88),
     }
+
+
+def _wrap_field(value: Value, name: str) -> str:
+    return wrap_literal(value, len(f"        {name}="), 8)
 
 
 def _comment(value: Scalar) -> str:

@@ -26,7 +26,7 @@ _OPERATIONS = ("copy to device", "set to zero", "address only")
 
 def as_document(graph: Graph, binding: Binding) -> dict[str, Any]:
     """Return everything `print_tables` shows as plain data."""
-    plan, info = binding.plan, graph.plan
+    [plan], info = binding.plans or (None,), graph.plan
     return {
         "fingerprint": binding.fingerprint,
         "dialect": binding.dialect,
@@ -49,6 +49,7 @@ def as_document(graph: Graph, binding: Binding) -> dict[str, Any]:
         else {
             "cudnn_version": plan.cudnn_version,
             "sm": plan.sm,
+            "sm_count": plan.sm_count,
             "engine": plan.engine,
             "behavior_notes": list(info.behavior_notes),
             "bytes": len(plan.text),

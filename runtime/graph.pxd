@@ -6,7 +6,7 @@ in `check_abi`, and the same one in codegen/render.py.
 from libc.stdint cimport int64_t
 
 cdef int check_abi(int emitted_for) except -1
-cdef void* register_graph(str module, str fingerprint, tuple operands, object plan) except NULL
+cdef void* register_graph(str module, str fingerprint, tuple operands, tuple plans) except NULL
 cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) except -1 nogil
 cdef int execute_overridden(
     void* graph, void** slots, void* overrides, void* workspace, void* stream

@@ -46,8 +46,8 @@ cdef int check_abi(int emitted_for) except -1:
     return 0
 
 
-cdef void* register_graph(str module, str fingerprint, tuple operands, object plan) except NULL:
-    """Register a module's graph: `operands` in slot order, scalars last; `plan` may be None."""
+cdef void* register_graph(str module, str fingerprint, tuple operands, tuple plans) except NULL:
+    """Register a module's graph: `operands` in slot order, scalars last, and its plans."""
     cdef Graph* graph = new Graph()
     owner = (module, fingerprint)
     _registered.append((owner, operands))
@@ -65,8 +65,8 @@ cdef void* register_graph(str module, str fingerprint, tuple operands, object pl
     graph.proven.push_back(WORKSPACE_PROOF)
     graph.policy.store(default_policy())
     graph.record_capacity.store(RECORDS_BY_SCALARS)
-    if plan is not None:
-        graph.loaded.store(load_parts(module, fingerprint, operands, plan))
+    if plans:
+        graph.loaded.store(load_parts(module, fingerprint, operands, plans[0]))
     return graph
 
 

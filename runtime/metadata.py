@@ -49,8 +49,8 @@ class PlanParts(NamedTuple):
     ----------
     fingerprint
         Of the graph the plan was built for.
-    cudnn_version, sm
-        What it was built with: 91900 is 9.19.0, 90 is SM 9.0.
+    cudnn_version, sm, sm_count
+        What it was built with: 91900 is 9.19.0, 90 is SM 9.0; a count of 0 is not known.
     uids
         The arguments it binds, ascending.
     constants
@@ -73,6 +73,7 @@ class PlanParts(NamedTuple):
     fingerprint: str
     cudnn_version: int
     sm: int
+    sm_count: int
     uids: tuple[int, ...]
     constants: tuple[tuple[int, bytes], ...]
     workspace_parts: tuple[tuple[int, int, int, tuple[float, ...]], ...]

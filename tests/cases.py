@@ -87,7 +87,7 @@ class Case:
 
     @property
     def _plan(self) -> Any:
-        return self.binding.plan
+        return self.binding.plans[0]
 
 
 @cache
@@ -97,8 +97,7 @@ def _bind(plan: bytes) -> Binding:
 
 def _terms(binding: Binding, other: Iterable[int]) -> tuple[list[int], list[int], list[Any], list]:
     """Inputs, outputs, scalars and parts of the sum, by the pack's uids."""
-    plan = binding.plan
-    assert plan is not None
+    [plan] = binding.plans
     bound = [(a.role, a.uid) for a in binding.operands if a.uid not in {*plan.dropped, *other}]
     roles = {argument.uid: argument.role for argument in binding.operands}
     bound += [(roles[source], target) for source, target, _ in plan.replacements]
@@ -126,7 +125,7 @@ def make_case(
     # Read once with a text that says nothing, to know what the text must bind.
     binding = bind(read_graph(ubjson.dumpb(document | {"cudnn_backend_data": plan_text()})))
     inputs, outputs, scalars, parts = _terms(binding, other)
-    address_only = [u for u, operation, _, _ in binding.plan.workspace_parts if operation == 2]
+    address_only = [u for u, operation, _, _ in binding.plans[0].workspace_parts if operation == 2]
     text = plan_text(
         inputs=inputs,
         outputs=outputs,

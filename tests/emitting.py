@@ -138,17 +138,20 @@ def _plain(binding: Binding) -> Binding:
         ),
         "nodes": ("TAG",) * len(binding.nodes),
     }
-    if binding.plan:
-        changed["plan"] = dataclasses.replace(binding.plan, engine="plain", text=b"{}")
+    changed["plans"] = tuple(
+        dataclasses.replace(plan, engine="plain", text=b"{}") for plan in binding.plans
+    )
     return dataclasses.replace(binding, **changed)
 
 
 def shape_of(binding: Binding) -> tuple[Any, ...]:
     """What decides which statements are emitted; bindings of one shape differ in text only."""
-    plan = binding.plan
-    parts = (
-        plan and (len(plan.constants), len(plan.workspace_parts), len(plan.replacements)),
-        plan and len(plan.dropped),
+    parts = tuple(
+        (
+            *(len(plan.constants), len(plan.workspace_parts), len(plan.replacements)),
+            len(plan.dropped),
+        )
+        for plan in binding.plans
     )
     arguments = tuple(
         (argument.role, argument.data_type if argument.is_scalar else "", bool(argument.default))

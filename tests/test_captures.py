@@ -172,7 +172,7 @@ def test_what_a_captured_copy_reads_outlives_the_plan(
     gc.collect()
     copied = [
         part
-        for _, operation, _, part in CASES["parts"].binding.plan.workspace_parts
+        for _, operation, _, part in CASES["parts"].binding.plans[0].workspace_parts
         if operation == 0
     ]
     assert len(set(sources)) == len(copied) == 2

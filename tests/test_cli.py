@@ -141,12 +141,11 @@ def test_show_prints_json_for_programs(path: Path) -> None:
     assert [a["argument"] for a in shown["arguments"]] == [a.argument for a in binding.arguments]
     assert [a["uid"] for a in shown["arguments"]] == [a.uid for a in binding.arguments]
     assert [n["tag"] for n in shown["nodes"]] == list(binding.nodes)
-    assert (shown["plan"] is None) == (binding.plan is None)
-    if binding.plan:
-        assert shown["plan"]["sm"] == binding.plan.sm
-        assert [c["uid"] for c in shown["plan"]["constants"]] == [
-            uid for uid, _ in binding.plan.constants
-        ]
+    assert (shown["plan"] is None) == (not binding.plans)
+    for plan in binding.plans:
+        assert shown["plan"]["sm"] == plan.sm
+        assert shown["plan"]["sm_count"] == plan.sm_count
+        assert [c["uid"] for c in shown["plan"]["constants"]] == [uid for uid, _ in plan.constants]
 
 
 def test_show_prints_what_a_plan_adds(tmp_path: Path) -> None:

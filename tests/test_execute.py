@@ -119,7 +119,7 @@ def test_callers_workspace(load_case: Load, place: Place, standin: Standin, name
     assert ctypes.string_at(block + frontends, case.workspace) == b"\xa5" * case.workspace
     if frontends:
         filled = dict.fromkeys(range(frontends), 0xCD)
-        for _, operation, offset, values in case.binding.plan.workspace_parts:
+        for _, operation, offset, values in case.binding.plans[0].workspace_parts:
             part = {0: struct.pack("5f", *values[:5]) if values[1:] else b"", 1: bytes(20), 2: b""}
             filled.update(enumerate(part[operation], offset))
         assert ctypes.string_at(block, frontends) == bytes(filled.values())

@@ -129,10 +129,9 @@ def test_long_lists_are_wrapped() -> None:
     assert max(len(line) for line in text.splitlines() if "Operand(" not in line) <= 100
     graph = constants(text)["GRAPH"]
     assert graph["nodes"] == ("POINTWISE",) * count
-    assert graph["engine"].split() == [
-        *("engine", "-1"),
-        *(f"{i}={i}" for i in range(10, 40)),
-    ]
+    [(sm, sm_count, version, engine)] = graph["plans"]
+    assert (sm, sm_count, version) == (90, 0, 91900)
+    assert engine.split() == [*("engine", "-1"), *(f"{i}={i}" for i in range(10, 40))]
     parse(text)
 
 
@@ -159,10 +158,10 @@ def test_constants_say_what_the_binding_says(path: Path) -> None:
         "nodes": binding.nodes,
         "is_override_shape_enabled": binding.is_override_shape_enabled,
     }
-    if binding.plan:
-        expected["cudnn_version"] = binding.plan.cudnn_version
-        expected["sm"] = binding.plan.sm
-        expected["engine"] = binding.plan.engine
+    if binding.plans:
+        expected["plans"] = tuple(
+            (plan.sm, plan.sm_count, plan.cudnn_version, plan.engine) for plan in binding.plans
+        )
     assert found["GRAPH"] == expected
 
 

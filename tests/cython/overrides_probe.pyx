@@ -12,7 +12,7 @@ cdef class Probe:
     cdef void* values
 
     def __cinit__(self, operands, shapes, symbols, is_unbounded):
-        cdef void* graph = register_graph("probe", "0" * 32, operands, None)
+        cdef void* graph = register_graph("probe", "0" * 32, operands, ())
         register_overrides(graph, shapes, symbols, is_unbounded)
         self.values = make_overrides(graph)
 

@@ -31,6 +31,7 @@ pytestmark = [
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 FILES = [
+    *sorted((DATA / "structure-v1").glob("*.json")),
     *sorted((DATA / "structure-v2").glob("*.json")),
     *(
         path

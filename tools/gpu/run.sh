@@ -9,7 +9,8 @@
 # WHEELS  folder of wheels for what the host lacks, such as the cuDNN frontend (./.whl)
 # PLANS   folder of plan files to measure
 # NEWER   version of the newer cuDNN (9.27)
-# SELECT  what of the tests `newer` runs, as arguments of pytest (tests/gpu)
+# SELECT  what `tests` and `newer` run, as arguments of pytest (tests/gpu); with pytest-xdist,
+#         "-n 6 --dist loadfile tests/gpu" takes a third of the time
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 OUT=${OUT:-$PWD/gpu-results}
@@ -62,7 +63,8 @@ for name in "${@:-install tests bench tensors accelerate recording gil memcheck}
     for part in $name; do
         case $part in
         install) step install set_up ;;
-        tests) step tests python3 -m pytest tests/gpu -ra -q -p no:cacheprovider --junitxml="$OUT/tests.xml" ;;
+        # shellcheck disable=SC2086  (SELECT holds several arguments)
+        tests) step tests python3 -m pytest ${SELECT:-tests/gpu} -ra -q -p no:cacheprovider --junitxml="$OUT/tests.xml" ;;
         newer) step newer newer ;;
         bench) step host_overhead python3 benchmarks/host_overhead.py "$PLANS"/*.plan --built --json "$OUT/host_overhead.json" ;;
         tensors) step tensors python3 benchmarks/tensors.py "$PLANS"/{sdpa_thd,matmul_bias_relu}.plan --json "$OUT/tensors.json" ;;

@@ -164,7 +164,8 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, None)
+_PLANS = ()
+_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
 register_tensors(
     _graph,
     # Parameter of `run`, what is fixed about its layout, the axis that is not.
