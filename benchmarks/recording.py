@@ -108,9 +108,10 @@ def whole_program(path, calls, rounds):
 @click.argument("plans", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option("--calls", default=10_000, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
+@click.option("--programs", default=3, show_default=True, help="Processes of each kind.")
 @click.option("--json", "output", type=click.Path(path_type=Path))
 @click.option("--program", is_flag=True, hidden=True)
-def main(plans, calls, rounds, output, program):
+def main(plans, calls, rounds, programs, output, program):
     """Measure what recording adds to calls of PLANS."""
     if program:
         call = prepare(plans[0])["frontend execute(list, tensor_uids=)"]
@@ -126,7 +127,7 @@ def main(plans, calls, rounds, output, program):
     table = Table("graph", "path", "alone µs", "recorded µs", "added", "program s", "recorded s")
     for path in plans:
         rows = per_call(path, calls, rounds)
-        whole = whole_program(path, calls, rounds)
+        whole = whole_program(path, calls, programs)
         results[path.stem] = {"paths": rows, **whole}
         for name, row in rows.items():
             means = row["mean_us"]

@@ -70,7 +70,7 @@ for name in "${@:-install tests bench tensors accelerate recording gil memcheck}
         tensors) step tensors python3 benchmarks/tensors.py "$PLANS"/{sdpa_thd,matmul_bias_relu}.plan --json "$OUT/tensors.json" ;;
         accelerate) step accelerate python3 benchmarks/accelerate.py --json "$OUT/accelerate.json" ;;
         overrides) step overrides "${newer_cudnn[@]}" python3 benchmarks/overrides.py --json "$OUT/overrides.json" ;;
-        recording) step recording python3 benchmarks/recording.py "$PLANS"/{scale_by_value,sdpa_thd}.plan --json "$OUT/recording.json" ;;
+        recording) step recording python3 benchmarks/recording.py "$PLANS"/sdpa_thd.plan --json "$OUT/recording.json" ;;
         gil) step gil python3 benchmarks/gil.py "$PLANS"/sdpa_dense.plan --json "$OUT/gil.json" ;;
         memcheck) step memcheck memcheck ;;
         *) echo "unknown step: $part" >&2 && exit 2 ;;
