@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cudnn_bindgen.codegen import ports
 from cudnn_bindgen.codegen.errors import OTHER_GRAPH, GraphFormatError
 from cudnn_bindgen.codegen.graph import BITS, SCALAR_TYPES, Node, PlanInfo, Tensor
+from cudnn_bindgen.codegen.lowering import OWN_LENGTHS
 from cudnn_bindgen.codegen.text import member, shorten
 
 # cuDNN 9.27 keeps so many uids of a variant pack and drops the rest without a word.
@@ -55,7 +56,7 @@ def check_plan(plan: PlanInfo, nodes: Sequence[Node], tensors: Mapping[int, Plac
     """Raise GraphFormatError where a plan binds other tensors than the structure has."""
     placed = {part.uid for part in plan.workspace_parts}
     for uid in placed:
-        if uid in tensors and not tensors[uid].tensor.is_virtual:
+        if uid in tensors and not _is_frontends(tensors[uid].tensor):
             raise GraphFormatError(
                 f"expected a tensor of the frontend's own, got {uid}, {tensors[uid].path}",
                 path=f"$.workspace_modifications.{uid}",
@@ -86,6 +87,11 @@ def check_plan(plan: PlanInfo, nodes: Sequence[Node], tensors: Mapping[int, Plac
                     path="$.variant_pack_uids",
                     hint=OTHER_GRAPH,
                 )
+
+
+def _is_frontends(tensor: Tensor) -> bool:
+    """Whether nobody binds it, though it stands in the structure."""
+    return tensor.is_virtual or tensor.name in OWN_LENGTHS.values()
 
 
 def find_warnings(

@@ -7,15 +7,21 @@ import hashlib
 import msgspec
 
 from cudnn_bindgen.codegen.graph import Graph, Node, Tensor
+from cudnn_bindgen.codegen.lowering import ATTENTION, as_built
+
+# Which of the frontend's ways to build attention: how, not what. It resolves AUTO by cuDNN's
+# version and writes what it resolved it to.
+_WAY = "implementation"
 
 
 def fingerprint(graph: Graph) -> str:
     """Return 32 hex digits over the structure.
 
     Names are labels, not graph: they are left out, as are the plan, `gid`, the versions of frontend
-    and cuDNN, and attributes that are null or false. A plan file and the structure dump beside it
-    have the same fingerprint.
+    and cuDNN, and attributes that are null or false. It is of the graph as it was built, so that
+    dumps before and after lowering and plans under every cuDNN have the same.
     """
+    graph = as_built(graph)
     content = {
         "context": dict(graph.context),
         "nodes": [_node(node, graph) for node in graph.nodes],
@@ -38,6 +44,7 @@ def _node(node: Node, graph: Graph) -> dict[str, object]:
             if value is not None
             and value is not False
             and name not in carried
+            and not (name == _WAY and node.tag in ATTENTION)
             and (name, value) != ("compute_data_type", graph.context.get("compute_data_type"))
         },
     }

@@ -57,7 +57,9 @@ def read_structure(document: Document) -> Structure:
             _add_carried(node.attributes[name], f"$.nodes[{index}].{name}", tensors, paths)
     bound = None
     if graph.plan:
-        bound = frozenset(graph.plan.bound_uids | {uid for uid, _ in graph.plan.constants})
+        own = {part.uid for part in graph.plan.workspace_parts}
+        constants = {uid for uid, _ in graph.plan.constants}
+        bound = frozenset((graph.plan.bound_uids | constants) - own)
     context = document.structure.context
     return Structure(context, graph.nodes, tensors, paths, bound, graph.warnings)
 

@@ -41,7 +41,8 @@ ALLOWED = {
     "ports": set(),
     "naming": BASE,
     "graph": BASE,
-    "fingerprint": {"graph"},
+    "lowering": {"errors", "graph", "naming", "scalar"},
+    "fingerprint": {"graph", "lowering"},
     "scalar": {*BASE, "graph", "dialects.document"},
     "source": BASE,
     "read": {
@@ -56,7 +57,7 @@ ALLOWED = {
     },
     "read_tensor": {*BASE, "dialects.document", "graph", "scalar"},
     "read_plan": {*BASE, *DIALECTS, "graph", "scalar"},
-    "check_graph": {*BASE, "graph", "ports"},
+    "check_graph": {*BASE, "graph", "lowering", "ports"},
     "axes": {"graph"},
     "overrides": BASE,
     "sidecar": {*BASE, "overrides", "source"},

@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import DATA, HALF_INFERRED, STRUCTURES, Document, document, file_id, node, scalar
+from documents import (
+    DATA,
+    HALF_INFERRED,
+    STRUCTURES,
+    Document,
+    document,
+    file_id,
+    node,
+    plan_document,
+    scalar,
+    to_ubjson,
+)
 from documents import tensor as tensor_document
 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
@@ -310,6 +321,8 @@ def test_padding_that_the_frontend_added_is_taken_out() -> None:
             tensor_document(uid, f"workaround_padding_mask_seq_len_{side}", **shape)
         )
     assert differences(raw, padded) == differences(padded, raw) == []
+    planned = read_structure(read_document(to_ubjson(plan_document(padded))))
+    assert undo_lowering(planned) == planned  # its callers pass them
     padded["tensors"][-1]["name"] = "seq_len_kv"  # a user's
     assert differences(raw, padded)
 

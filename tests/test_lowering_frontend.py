@@ -1,0 +1,93 @@
+"""What today's frontend writes when it lowers a graph is undone, whichever cuDNN it lowers for.
+
+The frontend is the real one, the libcudnn below it the stand-in, as in test_planning_rebuild.py.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from standin import build as build_standin
+
+from cudnn_bindgen.codegen.fingerprint import fingerprint
+from cudnn_bindgen.codegen.lowering import as_built
+from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.planning.compare import compare
+from cudnn_bindgen.planning.make_plan import read_input
+
+LOWER = Path(__file__).parent / "frontend" / "lower.py"
+VERSIONS = ("91300", "91900", "92800")
+
+Dumps = dict[str, dict[str, tuple[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> Dumps:
+    try:
+        importlib.metadata.version("nvidia-cudnn-frontend")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("nvidia-cudnn-frontend is not installed")
+    libraries = build_standin(tmp_path_factory.mktemp("standin")).cudnn.parent
+    path = os.environ.get("LD_LIBRARY_PATH")
+    done = subprocess.run(
+        [sys.executable, str(LOWER), *VERSIONS],
+        env=os.environ | {"LD_LIBRARY_PATH": f"{libraries}:{path}" if path else str(libraries)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: Dumps = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_graph_has_one_fingerprint_before_and_after_under_every_cudnn(dumps: Dumps) -> None:
+    digests = {
+        name: {fingerprint(read_graph(text.encode())) for pair in found.values() for text in pair}
+        for name, found in dumps.items()
+    }
+    assert {name: found for name, found in digests.items() if len(found) > 1} == {}
+    # add() and bias() are one operation, and so are mul() and scale().
+    assert len(set().union(*digests.values())) == len(dumps) - 2
+
+
+def test_planning_sees_the_same_graph(dumps: Dumps) -> None:
+    for name, found in dumps.items():
+        for before, after in found.values():
+            built, lowered = read_input(before.encode()), read_input(after.encode())
+            assert list(compare(built, lowered)) == [], name
+            back = [
+                item.path for item in compare(lowered, built) if not item.path.endswith(".name")
+            ]
+            assert back == [], name
+
+
+def test_lowering_did_something(dumps: Dumps) -> None:
+    """So that the other tests compare what differs."""
+    changed = {
+        name
+        for name, found in dumps.items()
+        for before, after in found.values()
+        if json.loads(before)["nodes"] != json.loads(after)["nodes"]
+        or json.loads(before)["tensors"] != json.loads(after)["tensors"]
+    }
+    assert changed <= {name for name in dumps if name.startswith("sdpa")}
+    assert {
+        *("sdpa_window", "sdpa_dropout", "sdpa_bias_alibi", "sdpa_fp8", "sdpa_fp8_backward"),
+        *("sdpa_backward", "sdpa_backward_bias", "sdpa_backward_dropout"),
+    } <= changed
+    for name in changed:
+        for _, after in dumps[name].values():
+            graph = read_graph(after.encode())
+            assert as_built(as_built(graph)) == as_built(graph)
+    ways = {
+        json.loads(before)["nodes"][0]["implementation"]
+        for before, _ in dumps["sdpa_window"].values()
+    }
+    assert ways == {"COMPOSITE", "UNIFIED"}
