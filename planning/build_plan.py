@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.planning.frontend import Graph, Module, find_member, refusals
+from cudnn_bindgen.planning.frontend import Graph, Module, RefusedError, find_member, refusals
+from cudnn_bindgen.planning.implementation import leave_open, named
 from cudnn_bindgen.planning.options import PlanOptions
 from cudnn_bindgen.planning.rebuild import check_dump, rebuild
 from cudnn_bindgen.planning.structure import Structure
@@ -23,11 +24,12 @@ def build_plan(
     constants: Mapping[int, int | float],
     options: PlanOptions,
     frontend: Module,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> bytes:
     """Return a plan file for the current CUDA device.
 
     The structure in the plan file is compared with `structure` once more: what lowering changes
-    beyond docs/plans.md is an error.
+    beyond docs/plans.md is an error. `tell` is told if attention is not implemented as it is there.
 
     Raises
     ------
@@ -36,15 +38,55 @@ def build_plan(
     """
     with refusals(frontend, "expected a GPU that cuDNN can use, got none"):
         handle = frontend.create_handle()
+    refusal = ""
     try:
-        data = _serialized(structure, constants, options, frontend, handle)
+        data, refusal = _serialized_somehow(structure, constants, options, frontend, handle)
     except BaseException as error:
         _forget_frames(error)
         raise
     finally:
         frontend.destroy_handle(handle)
-    check_dump(data, structure, frozenset(constants))
+    built = leave_open(structure) if refusal else structure
+    found = check_dump(data, built, frozenset(constants))
+    if refusal:
+        tell(
+            f"attention is {named(structure)} in the file and {named(found)} in the plan, because "
+            f"it was refused: {refusal}"
+        )
     return data
+
+
+def _serialized_somehow(
+    structure: Structure,
+    constants: Mapping[int, int | float],
+    options: PlanOptions,
+    frontend: Module,
+    handle: object,
+) -> tuple[bytes, str]:
+    """Return the plan file of a graph as it is, or with attention as the frontend chooses.
+
+    And why it is the latter: what the former was refused for.
+    """
+    try:
+        return _serialized(structure, constants, options, frontend, handle), ""
+    except RefusedError as error:
+        free = leave_open(structure)
+        if free == structure:
+            raise
+        _forget_frames(error)
+        refused = error
+    try:
+        data = _serialized(free, constants, options, frontend, handle)
+    except PlanError as error:
+        _forget_frames(error)
+        if error.problem == refused.problem:
+            raise
+        raise PlanError(
+            f"{refused.problem}; with another implementation of attention: {error.problem}",
+            path=refused.path,
+            hint=refused.hint,
+        ) from None
+    return data, refused.problem
 
 
 def _serialized(
@@ -64,6 +106,9 @@ def _forget_frames(error: BaseException | None) -> None:
     """Let go of the graph that the frames of an error hold: it must not outlive its handle."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
+        if isinstance(error, PlanError):
+            # A cleared frame still holds its function, and so what a comprehension closed over.
+            error.__traceback__ = None
         error = error.__cause__ or error.__context__
 
 
@@ -81,17 +126,20 @@ def _choose(graph: Graph, options: PlanOptions, frontend: Module) -> None:
         graph.create_execution_plans(modes)
         if options.max_workspace is not None:
             graph.deselect_workspace_greater_than(options.max_workspace)
-    reasons = []
+    reasons, only_limit = [], True
     for index in _own_plans(graph):
         try:
             _build_at(graph, index, options.max_workspace, frontend)
         except PlanError as error:
             reasons.append(error.problem)
+            only_limit &= not isinstance(error, RefusedError)
         else:
             return
     told = "; ".join(reasons[:_TOLD]) or "it offers none of its own"
     more = f"; and {len(reasons) - _TOLD} more" if len(reasons) > _TOLD else ""
-    raise PlanError(f"cuDNN has no plan for the graph: {told}{more}")
+    # Where it is the user's limit alone, another graph would not do.
+    kind = PlanError if reasons and only_limit else RefusedError
+    raise kind(f"cuDNN has no plan for the graph: {told}{more}")
 
 
 def _pin(graph: Graph, options: PlanOptions, frontend: Module) -> None:

@@ -88,8 +88,12 @@ def plan(
     file = display_name(graph)
     structure = read_input(read_source(graph), file, reading)
     warn(structure.warnings, file)
+
+    def tell(text: str) -> None:
+        click.echo(printable(f"{file}: {text}"), err=True)
+
     try:
-        data = make_plan(structure, said, options)
+        data = make_plan(structure, said, options, tell)
     except PlanError as error:
         error.file = file
         raise

@@ -16,6 +16,7 @@ from cudnn_bindgen.codegen.graph import Node
 from cudnn_bindgen.codegen.lowering import ATTENTION
 from cudnn_bindgen.codegen.ports import fields_with_tensors
 from cudnn_bindgen.codegen.text import member, shorten
+from cudnn_bindgen.planning.implementation import ATTRIBUTE, names_one
 from cudnn_bindgen.planning.structure import Structure
 
 # Lowering gives this output of attention a name of its own (the frontend's softmax.h).
@@ -113,6 +114,8 @@ def _nodes(file: Node, rebuilt: Node, path: str, structure: Structure) -> Iterat
     for name in sorted({*file.attributes, *rebuilt.attributes} - carried):
         expected = _attribute(name, file, structure)
         found = _attribute(name, rebuilt, structure)
+        if name == ATTRIBUTE and expected is None and names_one(rebuilt):
+            continue  # the frontend chose
         if not _is_equal(expected, found) and not _is_forced(name, expected, found):
             place = member(path, name)
             yield Difference(place, file.attributes.get(name), rebuilt.attributes.get(name))
@@ -138,6 +141,8 @@ def _attribute(name: str, node: Node, structure: Structure) -> Any:
     if value is False:
         return None
     if name == "compute_data_type" and value == structure.context.compute_data_type:
+        return None
+    if name == ATTRIBUTE and not names_one(node):
         return None
     if node.tag == "RESHAPE" and name in ("dim", "stride"):
         return _reshape(name, value, node, structure)

@@ -20,6 +20,10 @@ Graph: TypeAlias = Any
 Module: TypeAlias = Any
 
 
+class RefusedError(PlanError):
+    """The frontend, or cuDNN below it, does not take what it was asked for."""
+
+
 def load_frontend() -> Module:
     """Import the frontend.
 
@@ -45,7 +49,7 @@ def load_frontend() -> Module:
 
 @contextmanager
 def refusals(frontend: Module, what: str, path: str = "") -> Iterator[None]:
-    """Turn what the frontend raises into a PlanError that says so."""
+    """Turn what the frontend raises into a RefusedError that says so."""
     try:
         yield
     except PlanError:
@@ -60,7 +64,7 @@ def refusals(frontend: Module, what: str, path: str = "") -> Iterator[None]:
         said = " ".join(str(error).split()) or type(error).__name__
         if "incompatible function arguments" in said:  # and then all that it would take
             said = f"{said.partition('(')[0]} has no such argument; a newer frontend may have it"
-        raise PlanError(
+        raise RefusedError(
             f"{what}: frontend {frontend.__version__} says: {said}", path=path
         ) from error
 
@@ -87,7 +91,7 @@ def find_member(frontend: Module, enum: str, name: str, path: str) -> Any:
     """Return a member of one of the frontend's enums."""
     members: dict[str, Any] = getattr(getattr(frontend, enum, None), "__members__", {})
     if name not in members:
-        raise PlanError(
+        raise RefusedError(
             f"expected a {enum} of frontend {frontend.__version__}, got {shorten(name)}", path=path
         )
     return members[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.options import DEFAULT, ReadOptions
 from cudnn_bindgen.codegen.read import read_document, read_graph
@@ -32,7 +34,10 @@ def read_input(data: bytes, file: str = "", reading: ReadOptions = DEFAULT) -> S
 
 
 def make_plan(
-    structure: Structure, constants: Constants = NOTHING, options: PlanOptions = HEURISTICS
+    structure: Structure,
+    constants: Constants = NOTHING,
+    options: PlanOptions = HEURISTICS,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> bytes:
     """Make a plan for the current CUDA device.
 
@@ -44,6 +49,8 @@ def make_plan(
         What the user says of scalars without a value.
     options
         Which plan to take.
+    tell
+        Called with a line of text if the plan is not quite what was asked for, but right.
 
     Returns
     -------
@@ -56,7 +63,7 @@ def make_plan(
         The graph cannot be rebuilt, or cuDNN has no plan for it on this device.
     """
     values = resolve_constants(structure, constants)
-    return build_plan(structure, values, options, load_frontend())
+    return build_plan(structure, values, options, load_frontend(), tell)
 
 
 def describe(plan: bytes) -> str:

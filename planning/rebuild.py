@@ -58,8 +58,14 @@ def rebuild(
     return graph
 
 
-def check_dump(data: bytes, structure: Structure, constants: frozenset[int]) -> None:
-    """Raise PlanError unless a dump, or a plan file, has the structure that it was made from."""
+def check_dump(data: bytes, structure: Structure, constants: frozenset[int]) -> Structure:
+    """Return what a dump, or a plan file, holds, if it is what it was made from.
+
+    Raises
+    ------
+    PlanError
+        It is something else.
+    """
     try:
         rebuilt = undo_lowering(read_structure(read_document(data)))
     except GraphFormatError as error:
@@ -69,6 +75,7 @@ def check_dump(data: bytes, structure: Structure, constants: frozenset[int]) -> 
             hint="a newer nvidia-cudnn-frontend may dump all of it",
         ) from error
     check_same(structure, rebuilt, constants)
+    return rebuilt
 
 
 class _Rebuild:

@@ -121,10 +121,11 @@ PLANNING_ALLOWED = {
         *("replay_pointwise", "replay_shapes"),
     },
     "lowering": {"structure"},
-    "compare": {"structure"},
+    "implementation": {"structure"},
+    "compare": {"implementation", "structure"},
     "constants": {"structure"},
     "rebuild": {"call", "compare", "frontend", "lowering", "replay", "structure"},
-    "build_plan": {"frontend", "options", "rebuild", "structure"},
+    "build_plan": {"frontend", "implementation", "options", "rebuild", "structure"},
     "make_plan": {"build_plan", "constants", "frontend", "lowering", "options", "structure"},
     "command": {"constants", "make_plan", "options"},
 }
