@@ -11,7 +11,7 @@ from typing import Any
 from cudnn_bindgen.accelerating.accelerated import Accelerated
 from cudnn_bindgen.accelerating.errors import AccelerateError, AccelerateWarning
 from cudnn_bindgen.accelerating.loaded_modules import find_module, load_module
-from cudnn_bindgen.accelerating.module_cache import ModuleCache, cache_folder
+from cudnn_bindgen.accelerating.module_cache import ModuleCache
 from cudnn_bindgen.accelerating.module_key import module_name
 from cudnn_bindgen.codegen.binding import Binding, bind
 from cudnn_bindgen.codegen.compile import CompileError, compile_module
@@ -140,8 +140,7 @@ def _module_of(plan: bytes, model: Graph) -> Any:
             write_files(directory, {f"{name}.{suffix}": text for suffix, text in texts.items()})
             return compile_module(directory / f"{name}.pyx", directory)
 
-        cache = ModuleCache(cache_folder())
-        return cache.use(name, build, lambda path: load_module(name, path, plan))
+        return ModuleCache().use_built(name, build, lambda path: load_module(name, path, plan))
     except (BindingError, CompileError, EmitError, ImportError, OSError) as error:
         raise AccelerateError(f"accelerate: {error}") from error
 

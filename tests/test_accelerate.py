@@ -27,7 +27,7 @@ from test_tensors import Tensors, doubles  # noqa: E402
 
 import cudnn_bindgen  # noqa: E402
 from cudnn_bindgen.accelerating import loaded_modules  # noqa: E402
-from cudnn_bindgen.accelerating.module_cache import ENVIRONMENT  # noqa: E402
+from cudnn_bindgen.caching.file_cache import ENVIRONMENT  # noqa: E402
 from cudnn_bindgen.runtime.errors import OperandError  # noqa: E402
 
 Accelerate = Callable[..., Any]

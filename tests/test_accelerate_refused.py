@@ -21,7 +21,7 @@ from cudnn_bindgen.accelerating import accelerate as room
 from cudnn_bindgen.accelerating import loaded_modules
 from cudnn_bindgen.accelerating.accelerated import Accelerated
 from cudnn_bindgen.accelerating.errors import AccelerateError, AccelerateWarning
-from cudnn_bindgen.accelerating.module_cache import ENVIRONMENT
+from cudnn_bindgen.caching.file_cache import ENVIRONMENT
 from cudnn_bindgen.codegen.compile import extension_path
 
 PLAN = CASES["bare_scalars"].plan

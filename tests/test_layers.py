@@ -23,7 +23,8 @@ RECORDING = sorted(
     path for path in (ROOT / "recording").rglob("*") if path.suffix in {".py", ".pyx", ".hpp"}
 )
 ACCELERATING = sorted((ROOT / "accelerating").glob("*.py"))
-ROOMS = ("accelerating", "planning", "recording")  # beside codegen and runtime
+CACHING = sorted((ROOT / "caching").glob("*.py"))
+ROOMS = ("accelerating", "caching", "planning", "recording")  # beside codegen and runtime
 HEADERS = sorted((ROOT / "runtime").glob("*.hpp"))
 TEMPLATES = sorted((ROOT / "templates").iterdir())
 
@@ -260,7 +261,7 @@ def test_recording_sees_only_what_stands_left_of_it(path: Path) -> None:
         assert own == []
         return
     found = imports(path)
-    rooms = ("accelerating", "runtime", "planning", "templates", "cli")
+    rooms = ("accelerating", "caching", "runtime", "planning", "templates", "cli")
     assert not within(found, *(f"{PACKAGE}.{room}" for room in rooms))
     # The program loads the frontend and PyTorch; recording only looks at what is there.
     assert not within(found, "cudnn", "cuda", "torch")
@@ -299,7 +300,7 @@ def test_accelerating_sees_only_what_stands_left_of_it(path: Path) -> None:
     # A graph comes with its frontend, which is loaded then.
     assert not within(found, "cudnn", "cuda", "torch")
     assert 'import_module("cudnn")' not in path.read_text()
-    assert bool(within(found, "filelock", "platformdirs")) == (path.stem == "module_cache")
+    assert not within(found, "filelock", "platformdirs")
     seen = {n.split(".")[2] for n in within(found, f"{PACKAGE}.accelerating")}
     assert seen <= ACCELERATING_ALLOWED[name_of(path, "accelerating")]
 
@@ -307,6 +308,13 @@ def test_accelerating_sees_only_what_stands_left_of_it(path: Path) -> None:
 def test_each_module_of_accelerating_has_a_place() -> None:
     names = sorted(name_of(path, "accelerating") for path in ACCELERATING)
     assert names == sorted(ACCELERATING_ALLOWED)
+
+
+@pytest.mark.parametrize("path", CACHING, ids=lambda path: name_of(path, "caching"))
+def test_caching_knows_only_files(path: Path) -> None:
+    found = imports(path)
+    assert not within(found, PACKAGE, "cudnn", "cuda", "torch", "click", "rich")
+    assert bool(within(found, "filelock", "platformdirs")) == (path.stem == "file_cache")
 
 
 def test_only_the_package_offers_accelerate() -> None:
@@ -395,6 +403,7 @@ def test_the_import_readers_see_imports() -> None:
         *PLANNING,
         *RECORDING,
         *ACCELERATING,
+        *CACHING,
         *RUNTIME,
         *HEADERS,
         *TEMPLATES,

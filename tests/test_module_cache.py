@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from cudnn_bindgen.accelerating import module_cache, module_key
-from cudnn_bindgen.accelerating.errors import AccelerateError, AccelerateWarning
-from cudnn_bindgen.accelerating.module_cache import ModuleCache, cache_folder
+from cudnn_bindgen.accelerating import module_key
+from cudnn_bindgen.accelerating.errors import AccelerateWarning
+from cudnn_bindgen.accelerating.module_cache import ModuleCache
+from cudnn_bindgen.caching import file_cache
+from cudnn_bindgen.caching.file_cache import CacheError
 from cudnn_bindgen.codegen import compile as compiling
 from cudnn_bindgen.codegen.compile import CompileError, extension_path
 
@@ -71,19 +73,19 @@ def stored(cache: ModuleCache) -> set[str]:
 def test_a_module_is_built_once(cache: ModuleCache) -> None:
     build = Build()
     for _ in range(3):
-        assert cache.use(NAME, build, Path.read_bytes) == b"module"
+        assert cache.use_built(NAME, build, Path.read_bytes) == b"module"
     assert build.count == 1
     assert stored(cache) == {NAME}
-    assert cache.use(name(1), Build(b"other"), Path.read_bytes) == b"other"
-    assert cache.use(NAME, build, Path.read_bytes) == b"module"
+    assert cache.use_built(name(1), Build(b"other"), Path.read_bytes) == b"other"
+    assert cache.use_built(NAME, build, Path.read_bytes) == b"module"
 
 
 @pytest.mark.parametrize("error", [CompileError("no"), KeyboardInterrupt()])
 def test_a_build_that_fails_leaves_nothing(cache: ModuleCache, error: Exception) -> None:
     with pytest.raises(type(error)):
-        cache.use(NAME, Build(error=error), Path.read_bytes)
+        cache.use_built(NAME, Build(error=error), Path.read_bytes)
     assert stored(cache) == set()
-    assert cache.use(NAME, Build(b"right"), Path.read_bytes) == b"right"
+    assert cache.use_built(NAME, Build(b"right"), Path.read_bytes) == b"right"
 
 
 def test_loading_that_fails_is_the_callers(cache: ModuleCache) -> None:
@@ -91,8 +93,8 @@ def test_loading_that_fails_is_the_callers(cache: ModuleCache) -> None:
         raise ImportError(path.name)
 
     with pytest.raises(ImportError):
-        cache.use(NAME, Build(), load)
-    assert cache.use(NAME, Build(b"never"), Path.read_bytes) == b"module"
+        cache.use_built(NAME, Build(), load)
+    assert cache.use_built(NAME, Build(b"never"), Path.read_bytes) == b"module"
 
 
 # Files that are not what they were
@@ -119,13 +121,13 @@ def text(path: Path) -> None:
 def test_a_damaged_file_is_built_again(
     cache: ModuleCache, which: str, damage: Callable[[Path], None]
 ) -> None:
-    cache.use(NAME, Build(), Path.read_bytes)
+    cache.use_built(NAME, Build(), Path.read_bytes)
     path = extension_path(cache.folder, NAME)
     damage(path if which == "module" else cache.folder / f"{NAME}.sha256")
     build = Build()
-    assert cache.use(NAME, build, Path.read_bytes) == b"module"
+    assert cache.use_built(NAME, build, Path.read_bytes) == b"module"
     assert build.count == 1
-    assert cache.use(NAME, build, Path.read_bytes) == b"module"
+    assert cache.use_built(NAME, build, Path.read_bytes) == b"module"
     assert build.count == 1
 
 
@@ -136,7 +138,7 @@ def no_space(cache: ModuleCache, monkeypatch: pytest.MonkeyPatch) -> None:
     def mkstemp(**options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module_cache.tempfile, "mkstemp", mkstemp)
+    monkeypatch.setattr(file_cache.tempfile, "mkstemp", mkstemp)
 
 
 def no_space_at_the_end(cache: ModuleCache, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,13 +191,14 @@ def test_another_folder_takes_the_place_of_one_that_cannot_be_used(
     class Elsewhere:
         folder = elsewhere
 
-        def use(self, name: str, build: Build, load: Callable[[Path], bytes]) -> bytes:
-            return load(build(elsewhere))
+        def use(self, name: str, make: Callable[[], bytes], load: Callable[[Path], bytes]) -> bytes:
+            (elsewhere / "built").write_bytes(make())
+            return load(elsewhere / "built")
 
     monkeypatch.setattr(ModuleCache, "_replacement", Elsewhere)
     make(cache, monkeypatch)
     with pytest.warns(AccelerateWarning, match=r"cannot use the cache .*CUDNN_BINDGEN_CACHE"):
-        assert cache.use(NAME, Build(), Path.read_bytes) == b"module"
+        assert cache.use_built(NAME, Build(), Path.read_bytes) == b"module"
     assert (elsewhere / "built").exists()
     assert not [*tmp_path.rglob("*.new")]
 
@@ -205,7 +208,7 @@ def test_the_substitute_lives_as_long_as_the_process(tmp_path: Path) -> None:
     cache, build = ModuleCache(tmp_path / "modules"), Build()
     for _ in range(2):
         with pytest.warns(AccelerateWarning):
-            assert cache.use(NAME, build, Path.read_bytes) == b"module"
+            assert cache.use_built(NAME, build, Path.read_bytes) == b"module"
     assert build.count == 1
 
 
@@ -213,34 +216,34 @@ def test_no_folder_can_be_used(cache: ModuleCache, monkeypatch: pytest.MonkeyPat
     read_only(cache, monkeypatch)
     with (
         pytest.warns(AccelerateWarning),
-        pytest.raises(AccelerateError, match="Read-only file system"),
+        pytest.raises(CacheError, match="Read-only file system"),
     ):
-        cache.use(NAME, Build(), Path.read_bytes)
+        cache.use_built(NAME, Build(), Path.read_bytes)
 
 
 def test_what_is_in_a_read_only_folder_is_used(
     cache: ModuleCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache.use(NAME, Build(), Path.read_bytes)
+    cache.use_built(NAME, Build(), Path.read_bytes)
     read_only(cache, monkeypatch)
-    assert cache.use(NAME, Build(b"never"), Path.read_bytes) == b"module"
+    assert cache.use_built(NAME, Build(b"never"), Path.read_bytes) == b"module"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
 def test_a_folder_of_somebody_else(cache: ModuleCache) -> None:
     cache.folder.mkdir(mode=0o500)
     with pytest.warns(AccelerateWarning):
-        assert cache.use(NAME, Build(), Path.read_bytes) == b"module"
+        assert cache.use_built(NAME, Build(), Path.read_bytes) == b"module"
     cache.folder.chmod(0o700)
 
 
 def test_whoever_hangs_with_the_lock_stops_nobody(cache: ModuleCache) -> None:
-    cache.use(NAME, Build(), Path.read_bytes)
+    cache.use_built(NAME, Build(), Path.read_bytes)
     impatient = ModuleCache(cache.folder, lock_seconds=0.1)
     with FileLock(cache.folder / ".00.lock"):
-        assert impatient.use(NAME, Build(b"never"), Path.read_bytes) == b"module"
+        assert impatient.use_built(NAME, Build(b"never"), Path.read_bytes) == b"module"
         with pytest.warns(AccelerateWarning, match="could not be acquired"):
-            assert impatient.use(name(0x100), Build(b"own"), Path.read_bytes) == b"own"
+            assert impatient.use_built(name(0x100), Build(b"own"), Path.read_bytes) == b"own"
 
 
 # Bounds
@@ -249,23 +252,23 @@ def test_whoever_hangs_with_the_lock_stops_nobody(cache: ModuleCache) -> None:
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     cache = ModuleCache(tmp_path, max_bytes=300)
     for number in range(3):
-        cache.use(name(number), Build(b"x" * 100), Path.read_bytes)
+        cache.use_built(name(number), Build(b"x" * 100), Path.read_bytes)
         path = extension_path(cache.folder, name(number))
         os.utime(path, (number, number))  # long ago
-    cache.use(name(0), Build(b"never"), Path.read_bytes)  # used now
-    cache.use(name(3), Build(b"x" * 100), Path.read_bytes)
+    cache.use_built(name(0), Build(b"never"), Path.read_bytes)  # used now
+    cache.use_built(name(3), Build(b"x" * 100), Path.read_bytes)
     assert stored(cache) == {name(0), name(2), name(3)}
-    cache.use(name(4), Build(b"x" * 1000), Path.read_bytes)  # alone it is too large
+    cache.use_built(name(4), Build(b"x" * 1000), Path.read_bytes)  # alone it is too large
     assert stored(cache) == {name(4)}
 
 
 def test_nothing_is_removed_under_who_holds_its_lock(tmp_path: Path) -> None:
     cache = ModuleCache(tmp_path, max_bytes=250)
     for number in range(2):
-        cache.use(name(number), Build(b"x" * 100), Path.read_bytes)
+        cache.use_built(name(number), Build(b"x" * 100), Path.read_bytes)
         os.utime(extension_path(cache.folder, name(number)), (number, number))
     with FileLock(cache.folder / ".00.lock"):
-        cache.use(name(2), Build(b"x" * 100), Path.read_bytes)
+        cache.use_built(name(2), Build(b"x" * 100), Path.read_bytes)
         assert stored(cache) == {name(0), name(2)}
 
 
@@ -275,7 +278,7 @@ def test_what_killed_processes_left_is_removed(cache: ModuleCache) -> None:
     for path in (old, fresh):
         path.write_bytes(b"half")
     os.utime(old, (1, 1))
-    cache.use(NAME, Build(), Path.read_bytes)
+    cache.use_built(NAME, Build(), Path.read_bytes)
     assert not old.exists()
     assert fresh.exists()  # somebody may be writing it
 
@@ -298,7 +301,7 @@ def build(scratch):
 
 time.sleep(max(0, start - time.time()))
 for number in range(3):
-    loaded = ModuleCache(folder).use(f"graph_{number:040x}", build, Path.read_bytes)
+    loaded = ModuleCache(folder).use_built(f"graph_{number:040x}", build, Path.read_bytes)
     assert loaded == b"m" * 100_000
 """
 
@@ -314,7 +317,9 @@ def test_processes_that_start_at_once_build_once(tmp_path: Path) -> None:
 def test_threads_build_once(cache: ModuleCache) -> None:
     build, results = Build(), []
     threads = [
-        threading.Thread(target=lambda: results.append(cache.use(NAME, build, Path.read_bytes)))
+        threading.Thread(
+            target=lambda: results.append(cache.use_built(NAME, build, Path.read_bytes))
+        )
         for _ in range(8)
     ]
     for thread in threads:
@@ -330,13 +335,13 @@ def test_threads_build_once(cache: ModuleCache) -> None:
 
 def test_the_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CUDNN_BINDGEN_CACHE", str(tmp_path))
-    assert cache_folder() == tmp_path / "modules"
+    assert ModuleCache().folder == tmp_path / "modules"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDNN_BINDGEN_CACHE", "here")
-    assert cache_folder() == tmp_path / "here" / "modules"
+    assert ModuleCache().folder == tmp_path / "here" / "modules"
     monkeypatch.setenv("CUDNN_BINDGEN_CACHE", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder() == tmp_path / "xdg" / "cudnn-bindgen" / "modules"
+    assert ModuleCache().folder == tmp_path / "xdg" / "cudnn-bindgen" / "modules"
 
 
 def test_whatever_decides_the_binary_decides_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,6 +375,6 @@ def test_a_compiler_that_is_missing_has_a_name_as_well(monkeypatch: pytest.Monke
 
 
 def test_the_digest_is_of_the_content(cache: ModuleCache) -> None:
-    cache.use(NAME, Build(), Path.read_bytes)
+    cache.use_built(NAME, Build(), Path.read_bytes)
     written = (cache.folder / f"{NAME}.sha256").read_text()
     assert written == hashlib.sha256(b"module").hexdigest()

@@ -1,0 +1,1 @@
+"""Files on disk that many processes share, so that each is made once."""
