@@ -8,7 +8,10 @@ from pathlib import Path
 import click
 
 from cudnn_bindgen import __version__
-from cudnn_bindgen.codegen.binding import Binding, bind
+from cudnn_bindgen.codegen.bind_graphs import bind_graphs
+from cudnn_bindgen.codegen.binding import Binding
+from cudnn_bindgen.codegen.bundle import first_plan, merge_warnings, read_graphs
+from cudnn_bindgen.codegen.bundle_command import bundle
 from cudnn_bindgen.codegen.command_errors import Group, fail, warn
 from cudnn_bindgen.codegen.command_options import (
     override_options,
@@ -23,7 +26,7 @@ from cudnn_bindgen.codegen.options import ReadOptions, TorchOptions
 from cudnn_bindgen.codegen.output import depfile as dependency_rule
 from cudnn_bindgen.codegen.output import find_differences, write_files
 from cudnn_bindgen.codegen.overrides import OverrideOptions
-from cudnn_bindgen.codegen.read import list_graphs, read_graph
+from cudnn_bindgen.codegen.read import list_graphs
 from cudnn_bindgen.codegen.render import render
 from cudnn_bindgen.codegen.sidecar import choose_options, sidecars
 from cudnn_bindgen.codegen.source import display_name, is_stdin, read_source
@@ -48,6 +51,7 @@ Examples:
   cudnn-bindgen emit attn.plan                         # attn.pyx, attn.pyi, attn.pxd here
   cudnn-bindgen emit attn.plan -o mymodel/_attn.pyx    # module _attn in mymodel/
   cudnn-bindgen emit attn.plan -o -                    # the .pyx on standard output
+  cudnn-bindgen emit attn.bundle                       # for all GPUs that it has plans for
   cudnn-bindgen emit attn.plan -o mymodel/_attn.pyx --check        # exit 1 if not up to date
   cudnn-bindgen emit run.log --list                    # the graphs that a log holds
   cudnn-bindgen emit run.log --index 2 -o attn.pyx     # the second of them
@@ -76,7 +80,8 @@ def emit(
 ) -> None:
     """Write the binding of GRAPH: a .pyx module, its .pyi stub and its .pxd declarations.
 
-    GRAPH is a plan file, a structure dump, a log with graphs in it, or - for standard input.
+    GRAPH is a plan file, a bundle of them, a structure dump, a log with graphs in it, or - for
+    standard input.
     """
     if is_list:
         _list(graph, reading, as_json=False)
@@ -188,13 +193,13 @@ def show(graph: Path, as_json: bool, launch: bool, is_list: bool, reading: ReadO
         _list(graph, reading, as_json)
         return
     try:
-        model = _read(graph, reading)
+        graphs = _read(graph, reading)
     except GraphFormatError as error:
         if as_json:
             _print_json({"refused": explain(error)})
         fail(str(error), *([] if as_json else explain_lines(error)))
-    binding = bind(model)
-    document = as_document(model, binding)
+    binding = bind_graphs(graphs)
+    document = as_document(graphs, binding)
     if launch:
         document["launch"] = _describe_launch(graph, binding)
     if as_json:
@@ -203,6 +208,7 @@ def show(graph: Path, as_json: bool, launch: bool, is_list: bool, reading: ReadO
         print_tables(document, _source(graph))
 
 
+main.add_command(bundle)
 main.add_command(plan)
 main.add_command(record)
 main.add_command(report)
@@ -211,7 +217,9 @@ main.add_command(report)
 def _list(graph: Path, reading: ReadOptions, as_json: bool) -> None:
     from cudnn_bindgen.codegen.show import as_list, print_list
 
-    document = as_list(list_graphs(read_source(graph), display_name(graph), reading))
+    file = display_name(graph)
+    # The plans of a bundle are of one graph.
+    document = as_list(list_graphs(first_plan(read_source(graph), file), file, reading))
     if as_json:
         _print_json(document)
     else:
@@ -252,7 +260,7 @@ def _describe_launch(graph: Path, binding: Binding) -> list[dict[str, object]]:
 
 
 def _named(graph: Path, module: str, reading: ReadOptions, overriding: OverrideOptions) -> Named:
-    binding = bind(_read(graph, reading), choose_options(graph, overriding))
+    binding = bind_graphs(_read(graph, reading), choose_options(graph, overriding))
     return Named(module, binding, _source(graph))
 
 
@@ -264,11 +272,11 @@ def _render(module: Named, reading: ReadOptions, torch: TorchOptions) -> dict[st
     return render_modules(module, backwards, torch.namespace)
 
 
-def _read(graph: Path, reading: ReadOptions) -> Graph:
+def _read(graph: Path, reading: ReadOptions) -> tuple[Graph, ...]:
     file = display_name(graph)
-    model = read_graph(read_source(graph), file, reading)
-    warn(model.warnings, file)
-    return model
+    graphs = read_graphs(read_source(graph), file, reading)
+    warn(merge_warnings(graphs), file)
+    return graphs
 
 
 def _source(graph: Path) -> str:

@@ -43,6 +43,11 @@ BITS: Mapping[str, int] = {
 SCALAR_TYPES = ("INT64", "INT32", "HALF", "FLOAT", "DOUBLE", "BFLOAT16")
 
 
+def dotted(cudnn_version: int) -> str:
+    """Return a version of cuDNN as people write it: 91900 is 9.19.0."""
+    return f"{cudnn_version // 10000}.{cudnn_version // 100 % 100}.{cudnn_version % 100}"
+
+
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """A value passed from host memory: its data type and exact bits.

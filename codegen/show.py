@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from rich import box
@@ -11,8 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from cudnn_bindgen.codegen.binding import Argument, Binding
+from cudnn_bindgen.codegen.bundle import merge_warnings
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.graph import Graph
+from cudnn_bindgen.codegen.graph import Graph, PlanInfo, dotted
+from cudnn_bindgen.codegen.plan_parts import PlanParts
 from cudnn_bindgen.codegen.read import Entry
 from cudnn_bindgen.codegen.text import shorten
 
@@ -24,14 +27,13 @@ _MOST_ROWS = 1000
 _OPERATIONS = ("copy to device", "set to zero", "address only")
 
 
-def as_document(graph: Graph, binding: Binding) -> dict[str, Any]:
-    """Return everything `print_tables` shows as plain data."""
-    [plan], info = binding.plans or (None,), graph.plan
+def as_document(graphs: Sequence[Graph], binding: Binding) -> dict[str, Any]:
+    """Return everything `print_tables` shows as plain data; `graphs` are what was bound."""
     return {
         "fingerprint": binding.fingerprint,
         "dialect": binding.dialect,
         "is_override_shape_enabled": binding.is_override_shape_enabled,
-        "warnings": [str(warning) for warning in graph.warnings],
+        "warnings": [str(warning) for warning in merge_warnings(graphs)],
         "arguments": [
             _argument(argument) | _axes(binding, argument) for argument in binding.arguments
         ],
@@ -42,31 +44,38 @@ def as_document(graph: Graph, binding: Binding) -> dict[str, Any]:
                 "inputs": dict(node.inputs + node.optional + node.extra),
                 "outputs": dict(node.outputs),
             }
-            for node in graph.nodes
+            for node in graphs[0].nodes
         ],
-        "plan": None
-        if plan is None or info is None
-        else {
-            "cudnn_version": plan.cudnn_version,
-            "sm": plan.sm,
-            "sm_count": plan.sm_count,
-            "engine": plan.engine,
-            "behavior_notes": list(info.behavior_notes),
-            "bytes": len(plan.text),
-            "constants": [
-                {"uid": uid, "data_type": value.data_type, "bits": value.data[::-1].hex()}
-                for uid, value in plan.constants
-            ],
-            "frontend_workspace_size": plan.workspace_size,
-            "workspace_parts": [
-                {"uid": uid, "operation": _OPERATIONS[operation], "offset": offset}
-                for uid, operation, offset, _ in plan.workspace_parts
-            ],
-            "replacements": [
-                {"source": source, "target": target, "offset": offset}
-                for source, target, offset in plan.replacements
-            ],
-        },
+        "plans": [
+            _plan(plan, info)
+            for plan, info in zip(
+                binding.plans, (graph.plan for graph in graphs if graph.plan), strict=True
+            )
+        ],
+    }
+
+
+def _plan(plan: PlanParts, info: PlanInfo) -> dict[str, Any]:
+    return {
+        "cudnn_version": plan.cudnn_version,
+        "sm": plan.sm,
+        "sm_count": plan.sm_count,
+        "engine": plan.engine,
+        "behavior_notes": list(info.behavior_notes),
+        "bytes": len(plan.text),
+        "constants": [
+            {"uid": uid, "data_type": value.data_type, "bits": value.data[::-1].hex()}
+            for uid, value in plan.constants
+        ],
+        "frontend_workspace_size": plan.workspace_size,
+        "workspace_parts": [
+            {"uid": uid, "operation": _OPERATIONS[operation], "offset": offset}
+            for uid, operation, offset, _ in plan.workspace_parts
+        ],
+        "replacements": [
+            {"source": source, "target": target, "offset": offset}
+            for source, target, offset in plan.replacements
+        ],
     }
 
 
@@ -156,13 +165,30 @@ def print_tables(document: dict[str, Any], source: str) -> None:
     _print(console, "arguments of execute", document["arguments"])
     _print(console, "nodes", document["nodes"])
     _print(console, "launch", document.get("launch", []))
-    plan = document["plan"]
-    if plan is None:
+    plans = document["plans"]
+    if not plans:
         console.print("plan: none in this file; the module needs load_plan()")
-        return
-    version = plan["cudnn_version"]
+    elif len(plans) == 1:
+        _print_plan(console, plans[0])
+    else:
+        _print(console, "plans, of which each device gets its own", [*map(_plan_row, plans)])
+        console.print("constants and workspace parts of each: --json")
+
+
+def _plan_row(plan: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "SM": plan["sm"],
+        "SM count": plan["sm_count"] or None,
+        "cuDNN": dotted(plan["cudnn_version"]),
+        "engine": plan["engine"],
+        "bytes": plan["bytes"],
+        "frontend workspace": plan["frontend_workspace_size"],
+    }
+
+
+def _print_plan(console: Console, plan: dict[str, Any]) -> None:
     console.print(
-        f"[bold]plan[/bold]: cuDNN {version // 10000}.{version // 100 % 100}.{version % 100}, "
+        f"[bold]plan[/bold]: cuDNN {dotted(plan['cudnn_version'])}, "
         f"SM {plan['sm']}, {escape(shorten(plan['engine'], 80))}, {plan['bytes']} bytes"
     )
     notes = ", ".join(shorten(note) for note in plan["behavior_notes"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cudnn_bindgen.codegen.bundle import first_plan
 from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.graph import dotted
 from cudnn_bindgen.codegen.options import DEFAULT, ReadOptions
 from cudnn_bindgen.codegen.read import read_document, read_graph
 from cudnn_bindgen.planning.build_plan import build_plan
@@ -21,10 +23,10 @@ def read_input(data: bytes, file: str = "", reading: ReadOptions = DEFAULT) -> S
     Raises
     ------
     GraphFormatError
-        `data` is no graph, or an odd one and `reading` is strict.
+        `data` is no graph and no bundle of plans, or an odd graph and `reading` is strict.
     """
     try:
-        structure = read_structure(read_document(data, file, reading))
+        structure = read_structure(read_document(first_plan(data, file), file, reading))
         if reading.strict and structure.warnings:
             raise structure.warnings[0]
         return undo_lowering(structure)
@@ -71,6 +73,4 @@ def describe(plan: bytes) -> str:
     info = read_graph(plan).plan
     if info is None:
         return "no plan in it"
-    version = info.cudnn_version
-    numbers = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
-    return f"cuDNN {numbers}, SM {info.sm}, {info.engine}"
+    return f"cuDNN {dotted(info.cudnn_version)}, SM {info.sm}, {info.engine}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import test_bundle_refused
 import test_logs
 import test_lost_v1
 import test_read
@@ -21,6 +22,7 @@ import test_warnings
 from documents import add_graph, plan_document, to_json, to_ubjson, with_remedy
 from documents_v1 import BY_NAME
 
+from cudnn_bindgen.codegen.bundle import read_graphs, write_bundle
 from cudnn_bindgen.codegen.dialects import plan
 from cudnn_bindgen.codegen.dialects.decode import MAX_BYTES
 from cudnn_bindgen.codegen.options import ReadOptions
@@ -68,6 +70,10 @@ def _collect() -> Iterator[tuple[str, Refusal]]:
     for name, (raw, message) in (test_warnings.WARNED | test_lost_v1.WARNED).items():
         encode = to_ubjson if "cudnn_backend_data" in raw else to_json
         yield f"strict: {name}", _reading(encode(raw), message, STRICT)
+    for name, (data, message) in test_bundle_refused.REFUSED.items():
+        yield f"bundle: {name}", Refusal(f"F{message}", partial(read_graphs, data, "F"))
+    for name, (files, message) in test_bundle_refused.REFUSED_FILES.items():
+        yield f"bundle of {name}", Refusal(message, partial(write_bundle, files))
     yield from _wholes()
     yield from _others()
 

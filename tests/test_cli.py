@@ -19,7 +19,7 @@ from cudnn_bindgen.codegen.binding import bind
 from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.codegen.render import render
 
-COMMANDS = ("emit", "build", "show", "plan", "record", "report")
+COMMANDS = ("emit", "build", "show", "bundle", "plan", "record", "report")
 
 
 def run(*arguments: str | Path) -> Result:
@@ -141,11 +141,10 @@ def test_show_prints_json_for_programs(path: Path) -> None:
     assert [a["argument"] for a in shown["arguments"]] == [a.argument for a in binding.arguments]
     assert [a["uid"] for a in shown["arguments"]] == [a.uid for a in binding.arguments]
     assert [n["tag"] for n in shown["nodes"]] == list(binding.nodes)
-    assert (shown["plan"] is None) == (not binding.plans)
-    for plan in binding.plans:
-        assert shown["plan"]["sm"] == plan.sm
-        assert shown["plan"]["sm_count"] == plan.sm_count
-        assert [c["uid"] for c in shown["plan"]["constants"]] == [uid for uid, _ in plan.constants]
+    assert len(shown["plans"]) == len(binding.plans)
+    for one, plan in zip(shown["plans"], binding.plans, strict=True):
+        assert (one["sm"], one["sm_count"]) == (plan.sm, plan.sm_count)
+        assert [c["uid"] for c in one["constants"]] == [uid for uid, _ in plan.constants]
 
 
 def test_show_prints_what_a_plan_adds(tmp_path: Path) -> None:

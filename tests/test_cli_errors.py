@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bundling import two, with_entry
 from click.testing import CliRunner, Result
 from documents import add_graph, plan_document, to_json, to_ubjson
 
@@ -26,6 +27,8 @@ BAD_FILES = {
     "log of two": (b'{"context": 1}\n{"context": 2}\n', "expected one graph, got 2"),
     "python plan": (b"CUDNN_FE_PYPLAN\0", "expected a backend plan, got the plan of a Python "),
     "deep": (b'{"a":' * 10_000, "expected a graph file, got JSON nested too deep"),
+    "truncated bundle": (two()[:-1], "expected a bundle, got a zip archive that does not end as"),
+    "edited bundle": (with_entry(two(), 0, sha256=""), "bundle.json $.plans[0].sha256: expected"),
 }
 COMMANDS = {
     "emit": ("emit", "GRAPH", "-o", "out/m.pyx", "--depfile", "out/m.d"),
@@ -35,6 +38,7 @@ COMMANDS = {
     "show": ("show", "GRAPH"),
     "show --json": ("show", "GRAPH", "--json"),
     "plan": ("plan", "GRAPH", "-o", "out/m.plan"),
+    "bundle": ("bundle", "GRAPH", "-o", "out/m.pyx"),
 }
 
 

@@ -46,6 +46,7 @@ ALLOWED = {
     "fingerprint": {"graph", "lowering"},
     "scalar": {*BASE, "graph", "dialects.document"},
     "source": BASE,
+    "archive": {*DECODING, "source"},
     "read": {
         *BASE,
         *DIALECTS,
@@ -65,6 +66,9 @@ ALLOWED = {
     "layouts": {"graph"},
     "binding": {*BASE, *MODEL, "axes", "layouts", "overrides", "plan_parts"},
     "plan_parts": {"graph"},
+    "bind_graphs": {*BASE, "binding", "graph", "overrides"},
+    "bundle": {*BASE, "archive", "bind_graphs", "graph", "options", "read"},
+    "bundle_command": {*BASE, "bundle", "options", "output", "source"},
     "describe": {*BASE, "binding", "naming"},
     "signatures": {"binding"},
     "render": {*BASE, "binding", "describe", "graph", "overrides", "plan_parts", "signatures"},
@@ -77,7 +81,7 @@ ALLOWED = {
     "render_torch": {*BASE, "binding", "render", "torch_autograd", "torch_operator"},
     "modules": {*BASE, "binding", "render", "render_torch", "torch_autograd", "torch_operator"},
     "output": BASE,
-    "show": {*BASE, "binding", "graph", "read"},
+    "show": {*BASE, "binding", "bundle", "graph", "plan_parts", "read"},
     "compile": BASE,
     "compile_all": {"compile"},
     "command_errors": BASE,
@@ -343,7 +347,8 @@ def test_help_loads_neither_planning_nor_recording_nor_the_frontend() -> None:
         ("rich", {"show", "compile_all"}),
         ("jinja2", {"render"}),
         ("ubjson", {"dialects.decode"}),
-        ("click", {"command_errors", "command_options"}),
+        ("click", {"bundle_command", "command_errors", "command_options"}),
+        ("zipfile", {"archive"}),
     ],
 )
 def test_a_library_is_known_in_one_place(library: str, modules: set[str]) -> None:
