@@ -28,7 +28,8 @@ class Key:
     cudnn_version: int
 
     def __str__(self) -> str:
-        return f"SM {self.sm}, SM count {self.sm_count}, cuDNN {dotted(self.cudnn_version)}"
+        count = self.sm_count or "any number of"
+        return f"SM {self.sm} with {count} multiprocessors under cuDNN {dotted(self.cudnn_version)}"
 
     @property
     def member(self) -> str:

@@ -38,6 +38,11 @@ def member_name(sm: int = 90, sm_count: int = 132, cudnn: str = "9.19.0") -> str
     return f"sm{sm}-{sm_count}-cudnn-{cudnn}.plan"
 
 
+def device(sm: int = 90, sm_count: int = 132, cudnn: str = "9.19.0") -> str:
+    """How a message names what such a plan is for."""
+    return f"SM {sm} with {sm_count} multiprocessors under cuDNN {cudnn}"
+
+
 def bundle(*plans: bytes) -> bytes:
     """What ``cudnn-bindgen bundle`` makes of them."""
     return write_bundle([(f"{number}.plan", content) for number, content in enumerate(plans)])

@@ -15,6 +15,7 @@ import pytest
 from bundling import (
     INDEX,
     bundle,
+    device,
     make_zip,
     member_name,
     plan,
@@ -217,23 +218,23 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     ),
     "an edited SM": (
         with_member(two(), FIRST, plan(sm=100)),
-        f"/{FIRST}: expected a plan for SM 90, SM count 132, cuDNN 9.19.0, as "
-        f"bundle.json says of it, got one for SM 100, SM count 132, cuDNN 9.19.0 {EDITED}",
+        f"/{FIRST}: expected a plan for {device()}, as "
+        f"bundle.json says of it, got one for {device(100)} {EDITED}",
     ),
     "an edited SM count": (
         with_entry(two(), 0, sm_count=114),
-        f"/{FIRST}: expected a plan for SM 90, SM count 114, cuDNN 9.19.0, as "
-        f"bundle.json says of it, got one for SM 90, SM count 132, cuDNN 9.19.0 {EDITED}",
+        f"/{FIRST}: expected a plan for {device(sm_count=114)}, as "
+        f"bundle.json says of it, got one for {device()} {EDITED}",
     ),
     "an edited cuDNN": (
         with_entry(two(), 1, cudnn_version=91900),
-        f"/{SECOND}: expected a plan for SM 90, SM count 132, cuDNN 9.19.0, as "
-        f"bundle.json says of it, got one for SM 90, SM count 132, cuDNN 9.27.0 {EDITED}",
+        f"/{SECOND}: expected a plan for {device()}, as "
+        f"bundle.json says of it, got one for {device(cudnn='9.27.0')} {EDITED}",
     ),
     "a member of another name": (
         with_renamed(two(), FIRST, "../a.plan"),
-        "/../a.plan: expected a plan for SM 90, SM count 132, cuDNN 9.19.0, as "
-        f"bundle.json says of it, got one for SM 90, SM count 132, cuDNN 9.19.0 {EDITED}",
+        f"/../a.plan: expected a plan for {device()}, as "
+        f"bundle.json says of it, got one for {device()} {EDITED}",
     ),
     "a structure": (
         with_member(two(), SECOND, to_json(add_graph())),
@@ -249,12 +250,11 @@ REFUSED: dict[str, tuple[bytes, str]] = {
 REFUSED_FILES: dict[str, tuple[Files, str]] = {
     "two plans for one key": (
         [("a.plan", plan()), ("b.plan", plan(cudnn=92700)), ("c.plan", plan(fe_workspace_size=8))],
-        "c.plan: expected one plan for SM 90, SM count 132, cuDNN 9.19.0, got another in a.plan "
-        "(leave one of them out)",
+        f"c.plan: expected one plan for {device()}, got another in a.plan (leave one of them out)",
     ),
     "two plans for one key, in bundles": (
         [("a.bundle", two()), ("b.bundle", bundle(plan(fe_workspace_size=8)))],
-        f"b.bundle/{FIRST}: expected one plan for SM 90, SM count 132, cuDNN 9.19.0, got another "
+        f"b.bundle/{FIRST}: expected one plan for {device()}, got another "
         f"in a.bundle/{FIRST} (leave one of them out)",
     ),
     "a structure": (
