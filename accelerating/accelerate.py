@@ -148,7 +148,8 @@ def _module_of(plan: bytes, model: Graph) -> Any:
 def _emit(binding: Binding) -> dict[str, str]:
     """Return the module's texts by suffix, without the plan, which is loaded.
 
-    So one module serves all plans of a graph, whatever GPU and cuDNN they are for.
+    So one module serves all plans of a graph, whatever GPU and cuDNN they are for. Nor with the
+    structure, whose names of nodes would make modules of one graph many.
     """
-    files = render(replace(binding, plans=()), "graph", _SOURCE)
+    files = render(replace(binding, plans=(), structure=b""), "graph", _SOURCE)
     return {name.rpartition(".")[2]: text for name, text in files.items()}

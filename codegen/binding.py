@@ -64,6 +64,7 @@ class Binding:
     shared: tuple[tuple[int, int], ...]  # slots of an output and an operand that it may replace
     overrides: OverrideParts | None
     plans: tuple[PlanParts, ...]
+    structure: bytes  # what a plan can be made of: Graph.source
 
     @property
     def is_override_shape_enabled(self) -> bool:
@@ -110,6 +111,7 @@ def bind(graph: Graph, options: OverrideOptions | None = None) -> Binding:
             shapes, graph.is_override_shape_enabled, options or OverrideOptions()
         ),
         plans=(plan_parts(graph.plan, digest, uids),) if graph.plan else (),
+        structure=graph.source,
     )
 
 

@@ -183,7 +183,8 @@ class Graph:
 
     Invariants: tensors are sorted by uid, uids are unique and not -1; nodes keep the file's order
     and have no cycle; no tensor is the output of two nodes; some output is not virtual. `warnings`
-    say what is odd about it nevertheless.
+    say what is odd about it nevertheless. `source` is its structure as the file has it, in the form
+    that write_structure.py gives it: a plan depends on nulls that are filled in here.
     """
 
     dialect: str
@@ -192,6 +193,7 @@ class Graph:
     context: Mapping[str, Any]
     plan: PlanInfo | None = None
     warnings: tuple[GraphFormatError, ...] = field(default=(), compare=False)
+    source: bytes = field(default=b"", compare=False, repr=False)
 
     @property
     def is_override_shape_enabled(self) -> bool:

@@ -1,4 +1,4 @@
-"""A plan file as the runtime takes it: what a generated `load_plan` calls."""
+"""A file's plans as the runtime takes them: what a generated `load_plan` calls."""
 
 from __future__ import annotations
 
@@ -8,26 +8,31 @@ from typing import Any
 
 from cudnn_bindgen.codegen.binding import bind
 from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.plan_parts import PlanParts
 from cudnn_bindgen.codegen.read import read_graph
 
 
-def read_plan_parts(source: bytes | str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the plan of a plan file.
+def read_plans(
+    source: bytes | str | os.PathLike[str], may_be_none: bool = False
+) -> list[dict[str, Any]]:
+    """Read the plans of a file.
 
     Parameters
     ----------
     source
         Content of the file, or its path.
+    may_be_none
+        Take a file that holds structure only, and so no plan.
 
     Returns
     -------
-    dict
-        The fields of ``cudnn_bindgen.runtime.metadata.PlanParts``.
+    list of dict
+        The fields of ``cudnn_bindgen.runtime.metadata.PlanParts`` of each.
 
     Raises
     ------
     GraphFormatError
-        It is no plan file.
+        It is no graph file, or has no plan.
     OSError
         It cannot be read.
     """
@@ -36,13 +41,17 @@ def read_plan_parts(source: bytes | str | os.PathLike[str]) -> dict[str, Any]:
     else:
         data, file = Path(source).read_bytes(), os.fspath(source)
     plans = bind(read_graph(data, file)).plans
-    if not plans:
+    if not plans and not may_be_none:
         refusal = GraphFormatError(
-            "expected a plan, got structure only", hint="write the file with graph.serialize()"
+            "expected a plan, got structure only",
+            hint='write the file with graph.serialize(), or load it with on_missing="plan"',
         )
         refusal.file = file
         raise refusal
-    [plan] = plans
+    return [_fields(plan) for plan in plans]
+
+
+def _fields(plan: PlanParts) -> dict[str, Any]:
     return {
         "fingerprint": plan.fingerprint,
         "cudnn_version": plan.cudnn_version,

@@ -22,6 +22,7 @@ from cudnn_bindgen.codegen.options import DEFAULT, ReadOptions
 from cudnn_bindgen.codegen.read_plan import read_plan
 from cudnn_bindgen.codegen.read_tensor import read_tensor
 from cudnn_bindgen.codegen.text import member
+from cudnn_bindgen.codegen.write_structure import write_structure
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,7 @@ def build_graph(document: Document, *, is_inferred: bool = True) -> Graph:
         context=_context(structure),
         plan=plan,
         warnings=(*document.warnings, *find_warnings(nodes, tensors, plan)),
+        source=write_structure(document),
     )
 
 

@@ -29,7 +29,7 @@ from cudnn_bindgen.codegen.text import (
 )
 
 # What the emitted code was written against; the runtime refuses another number (runtime/graph.pyx).
-RUNTIME_ABI = 1
+RUNTIME_ABI = 2
 
 _SUFFIXES = ("pyx", "pyi", "pxd")
 
@@ -112,6 +112,7 @@ def _fields(binding: Binding, source: str) -> dict[str, Any]:
         "run_doc": describe_run(binding),
         "source": shorten(source, 60),
         "stdint": sorted({c.c_type for c in c_types if c.c_type.endswith("_t")}),
+        "structure": wrap_bytes(binding.structure),
         "table": [docstring_row(row) for row in operand_table(binding)],
         "title": docstring_row(describe_nodes(binding), 90),
         "uid_value_type": "int | float" if binding.scalars else "int",

@@ -22,13 +22,14 @@ from cudnn_bindgen.runtime.arguments cimport (
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
+    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "13939eccda0813c81edd919a418976b3"
 GRAPH = {
@@ -170,13 +171,23 @@ def workspace_size():
     return graph_workspace_size(_graph)
 
 
-def load_plan(plan=None):
-    """Load the embedded plan, or that of a plan file (bytes or path); reopens a closed module."""
-    parts = _PLANS[0]
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the embedded plans, or those of a file (bytes or path); reopens a closed module.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plans = _PLANS
     if plan is not None:
-        from cudnn_bindgen.codegen.plan_file import read_plan_parts
-        parts = PlanParts(**read_plan_parts(plan))
-    replace_plan(_graph, parts)
+        from cudnn_bindgen.codegen.plan_file import read_plans
+        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    make_missing = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+        source = _STRUCTURE if plan is None else plan
+        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
+    replace_plans(_graph, plans, make_missing)
 
 
 def close():
@@ -211,7 +222,22 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# The plans, for the runtime to hand to cuDNN. Nothing below is for reading.
+# The graph, for a plan to be made of. Nothing below is for reading.
+_STRUCTURE = (
+    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"compute_data_type":"FLOAT","forw'
+    b'ard_phase":"TRAINING","inputs":{"BIAS":3,"EPSILON":4,"SCALE":2,"X":1},"name":"ln","output'
+    b's":{"INV_VARIANCE":7,"MEAN":6,"Y":5},"tag":"LAYER_NORM"}],"tensors":[{"data_type":"BFLOAT'
+    b'16","dim":[512,1024,1,1],"name":"tensor_0","stride":[1024,1,1,1],"uid":1},{"data_type":"F'
+    b'LOAT","dim":[1,1024,1,1],"name":"tensor_1","stride":[1024,1,1,1],"uid":2},{"data_type":"F'
+    b'LOAT","dim":[1,1024,1,1],"name":"tensor_2","stride":[1024,1,1,1],"uid":3},{"data_type":"F'
+    b'LOAT","dim":[1,1,1,1],"is_pass_by_value":true,"name":"eps","stride":[1,1,1,1],"uid":4},{"'
+    b'data_type":"BFLOAT16","dim":[512,1024,1,1],"name":"ln::Y","stride":[1024,1,1,1],"uid":5},'
+    b'{"data_type":"FLOAT","dim":[512,1,1,1],"name":"ln::MEAN","stride":[1,1,1,1],"uid":6},{"da'
+    b'ta_type":"FLOAT","dim":[512,1,1,1],"name":"ln::INV_VARIANCE","stride":[1,1,1,1],"uid":7}]'
+    b'}'
+)
+# For the runtime to hand to cuDNN.
 _PLANS = (
     PlanParts(
         fingerprint=FINGERPRINT,

@@ -24,13 +24,14 @@ from cudnn_bindgen.runtime.arguments cimport (
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
+    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "cc80d7e0dbd159db2e19ed92d858b97f"
 GRAPH = {
@@ -190,10 +191,23 @@ def workspace_size():
     return graph_workspace_size(_graph)
 
 
-def load_plan(plan):
-    """Load the plan of a plan file (bytes or path) of this graph; reopens a closed module."""
-    from cudnn_bindgen.codegen.plan_file import read_plan_parts
-    replace_plan(_graph, PlanParts(**read_plan_parts(plan)))
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plans = _PLANS
+    if plan is not None:
+        from cudnn_bindgen.codegen.plan_file import read_plans
+        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    make_missing = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+        source = _STRUCTURE if plan is None else plan
+        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
+    replace_plans(_graph, plans, make_missing)
 
 
 def close():
@@ -228,6 +242,27 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+# The graph, for a plan to be made of. Nothing below is for reading.
+_STRUCTURE = (
+    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+    b'HALF","sm_count":-1},"json_version":"2.0","nodes":[{"alibi_mask":false,"attn_scale_value"'
+    b':"3DB504ED","compute_data_type":null,"diagonal_alignment":"TOP_LEFT","dropout_probability'
+    b'":null,"generate_stats":false,"implementation":"UNIFIED","inputs":{"K":2,"Page_table_K":4'
+    b',"Page_table_V":5,"Q":1,"SEQ_LEN_KV":7,"SEQ_LEN_Q":6,"V":3},"is_mxfp8":false,"left_bound"'
+    b':null,"max_seq_len_kv":4096,"max_total_seq_len_kv":null,"max_total_seq_len_q":null,"mma_c'
+    b'ore_mode":"HALF","name":"flash_attention","outputs":{"O":20},"padding_mask":true,"right_b'
+    b'ound":null,"stats_use_log2":false,"tag":"SDPA","unfuse_fma":false}],"tensors":[{"data_typ'
+    b'e":"HALF","dim":[16,32,1,128],"name":"q","ragged_offset_uid":8,"stride":[4096,128,128,1],'
+    b'"uid":1},{"data_type":"HALF","dim":[4096,8,16,128],"name":"container_K","stride":[16384,1'
+    b'28,1024,1],"uid":2},{"data_type":"HALF","dim":[4096,8,16,128],"name":"container_V","strid'
+    b'e":[16384,128,1024,1],"uid":3},{"data_type":"INT32","dim":[16,1,256,1],"name":"page_table'
+    b'_k","stride":[256,256,1,1],"uid":4},{"data_type":"INT32","dim":[16,1,256,1],"name":"page_'
+    b'table_v","stride":[256,256,1,1],"uid":5},{"data_type":"INT32","dim":[16,1,1,1],"name":"se'
+    b'q_q","stride":[1,1,1,1],"uid":6},{"data_type":"INT32","dim":[16,1,1,1],"name":"seq_kv","s'
+    b'tride":[1,1,1,1],"uid":7},{"data_type":"INT32","dim":[17,1,1,1],"name":"ragged","stride":'
+    b'[1,1,1,1],"uid":8},{"data_type":null,"dim":[16,32,1,128],"name":"flash_attention::O","rag'
+    b'ged_offset_uid":8,"stride":[4096,128,128,1],"uid":20}]}'
+)
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
 register_tensors(

@@ -24,13 +24,14 @@ from cudnn_bindgen.runtime.arguments cimport (
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
+    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "1771e4f20a3bac248bbd27639e4a2b99"
 GRAPH = {
@@ -186,10 +187,23 @@ def workspace_size():
     return graph_workspace_size(_graph)
 
 
-def load_plan(plan):
-    """Load the plan of a plan file (bytes or path) of this graph; reopens a closed module."""
-    from cudnn_bindgen.codegen.plan_file import read_plan_parts
-    replace_plan(_graph, PlanParts(**read_plan_parts(plan)))
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plans = _PLANS
+    if plan is not None:
+        from cudnn_bindgen.codegen.plan_file import read_plans
+        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    make_missing = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+        source = _STRUCTURE if plan is None else plan
+        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
+    replace_plans(_graph, plans, make_missing)
 
 
 def close():
@@ -224,6 +238,25 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+# The graph, for a plan to be made of. Nothing below is for reading.
+_STRUCTURE = (
+    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"alibi_mask":false,"attn_scale_va'
+    b'lue":"3E000000","diagonal_alignment":"TOP_LEFT","dropout_probability":null,"inputs":{"K":'
+    b'2,"O":4,"Q":1,"Stats":6,"V":3,"dO":5},"is_deterministic_algorithm":false,"left_bound":nul'
+    b'l,"max_total_seq_len_kv":null,"max_total_seq_len_q":null,"name":"sdpa","outputs":{"dK":8,'
+    b'"dQ":7,"dV":9},"padding_mask":false,"right_bound":null,"tag":"SDPA_BWD"}],"tensors":[{"da'
+    b'ta_type":"BFLOAT16","dim":[2,8,256,64],"name":"Q","stride":[131072,16384,64,1],"uid":1},{'
+    b'"data_type":"BFLOAT16","dim":[2,2,512,64],"name":"K","stride":[65536,32768,64,1],"uid":2}'
+    b',{"data_type":"BFLOAT16","dim":[2,2,512,64],"name":"V","stride":[65536,32768,64,1],"uid":'
+    b'3},{"data_type":"BFLOAT16","dim":[2,8,256,64],"name":"O","stride":[131072,16384,64,1],"ui'
+    b'd":4},{"data_type":"BFLOAT16","dim":[2,8,256,64],"name":"dO","stride":[131072,16384,64,1]'
+    b',"uid":5},{"data_type":"FLOAT","dim":[2,8,256,1],"name":"stats","stride":[2048,256,1,1],"'
+    b'uid":6},{"data_type":"BFLOAT16","dim":[2,8,256,64],"name":"dQ","stride":[131072,16384,64,'
+    b'1],"uid":7},{"data_type":"BFLOAT16","dim":[2,2,512,64],"name":"dK","stride":[65536,32768,'
+    b'64,1],"uid":8},{"data_type":"BFLOAT16","dim":[2,2,512,64],"name":"dV","stride":[65536,327'
+    b'68,64,1],"uid":9}]}'
+)
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
 register_tensors(

@@ -23,7 +23,7 @@ from cudnn_bindgen.runtime.arguments cimport (
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_overridden, graph_launch_nodes, graph_launch_path,
     graph_launch_stats, graph_workspace_size, overridden_workspace_size, register_graph,
-    replace_plan, set_graph_policy,
+    replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.overrides cimport (
     copy_overrides, equal_overrides, free_overrides, hash_overrides, make_overrides,
@@ -33,8 +33,9 @@ from cudnn_bindgen.runtime.overrides cimport (
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "074e9fc76091a81fe2283a2e981d285f"
 GRAPH = {
@@ -294,13 +295,23 @@ def workspace_size(overrides=None):
     return overridden_workspace_size(_graph, override_values(overrides))
 
 
-def load_plan(plan=None):
-    """Load the embedded plan, or that of a plan file (bytes or path); reopens a closed module."""
-    parts = _PLANS[0]
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the embedded plans, or those of a file (bytes or path); reopens a closed module.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plans = _PLANS
     if plan is not None:
-        from cudnn_bindgen.codegen.plan_file import read_plan_parts
-        parts = PlanParts(**read_plan_parts(plan))
-    replace_plan(_graph, parts)
+        from cudnn_bindgen.codegen.plan_file import read_plans
+        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    make_missing = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+        source = _STRUCTURE if plan is None else plan
+        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
+    replace_plans(_graph, plans, make_missing)
 
 
 def close():
@@ -340,7 +351,25 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# The plans, for the runtime to hand to cuDNN. Nothing below is for reading.
+# The graph, for a plan to be made of. Nothing below is for reading.
+_STRUCTURE = (
+    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+    b'BFLOAT16","is_override_shape_enabled":true,"sm_count":-1},"json_version":"2.0","nodes":[{'
+    b'"alibi_mask":false,"attn_scale_value":"3DB504F3","compute_data_type":"FLOAT","diagonal_al'
+    b'ignment":"TOP_LEFT","dropout_probability":null,"generate_stats":true,"implementation":"UN'
+    b'IFIED","inputs":{"Attn_scale":6,"K":2,"Q":1,"V":3},"is_mxfp8":false,"left_bound":null,"ma'
+    b'x_seq_len_kv":null,"max_total_seq_len_kv":null,"max_total_seq_len_q":null,"mma_core_mode"'
+    b':"HALF","name":"sdpa","outputs":{"O":4,"Stats":5},"padding_mask":false,"right_bound":0,"s'
+    b'tats_use_log2":false,"tag":"SDPA","unfuse_fma":false}],"tensors":[{"data_type":"BFLOAT16"'
+    b',"dim":[2,8,256,128],"name":"tensor_0","stride":[262144,32768,128,1],"uid":1},{"data_type'
+    b'":"BFLOAT16","dim":[2,8,256,128],"name":"tensor_1","stride":[262144,32768,128,1],"uid":2}'
+    b',{"data_type":"BFLOAT16","dim":[2,8,256,128],"name":"tensor_2","stride":[262144,32768,128'
+    b',1],"uid":3},{"data_type":"BFLOAT16","dim":[2,8,256,128],"name":"sdpa::O","stride":[26214'
+    b'4,32768,128,1],"uid":4},{"data_type":"FLOAT","dim":[2,8,256,1],"name":"sdpa::Stats","stri'
+    b'de":[2048,256,1,1],"uid":5},{"data_type":"FLOAT","dim":[1],"is_pass_by_value":true,"pass_'
+    b'by_value":{"index":3,"value":"3DB504F3"},"stride":[1],"uid":6}]}'
+)
+# For the runtime to hand to cuDNN.
 _PLANS = (
     PlanParts(
         fingerprint=FINGERPRINT,

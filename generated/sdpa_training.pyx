@@ -20,13 +20,14 @@ from cudnn_bindgen.runtime.arguments cimport (
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
+    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "2309d0ab08a5acc63cd1252b25fec4bf"
 GRAPH = {
@@ -146,10 +147,23 @@ def workspace_size():
     return graph_workspace_size(_graph)
 
 
-def load_plan(plan):
-    """Load the plan of a plan file (bytes or path) of this graph; reopens a closed module."""
-    from cudnn_bindgen.codegen.plan_file import read_plan_parts
-    replace_plan(_graph, PlanParts(**read_plan_parts(plan)))
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plans = _PLANS
+    if plan is not None:
+        from cudnn_bindgen.codegen.plan_file import read_plans
+        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    make_missing = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+        source = _STRUCTURE if plan is None else plan
+        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
+    replace_plans(_graph, plans, make_missing)
 
 
 def close():
@@ -184,6 +198,22 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+# The graph, for a plan to be made of. Nothing below is for reading.
+_STRUCTURE = (
+    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"alibi_mask":false,"attn_scale_va'
+    b'lue":"3E000000","compute_data_type":"FLOAT","diagonal_alignment":"TOP_LEFT","dropout_prob'
+    b'ability":null,"generate_stats":true,"implementation":"COMPOSITE","inputs":{"K":2,"Q":1,"V'
+    b'":3},"is_mxfp8":false,"left_bound":null,"max_seq_len_kv":null,"max_total_seq_len_kv":null'
+    b',"max_total_seq_len_q":null,"mma_core_mode":"HALF","name":"sdpa","outputs":{"O":4,"Stats"'
+    b':5},"padding_mask":false,"right_bound":0,"stats_use_log2":false,"tag":"SDPA","unfuse_fma"'
+    b':false}],"tensors":[{"data_type":"BFLOAT16","dim":[2,8,256,64],"name":"Q","stride":[13107'
+    b'2,16384,64,1],"uid":1},{"data_type":"BFLOAT16","dim":[2,2,512,64],"name":"K","stride":[65'
+    b'536,32768,64,1],"uid":2},{"data_type":"BFLOAT16","dim":[2,2,512,64],"name":"V","stride":['
+    b'65536,32768,64,1],"uid":3},{"data_type":"BFLOAT16","dim":[2,8,256,64],"name":"O","stride"'
+    b':[131072,16384,64,1],"uid":4},{"data_type":"FLOAT","dim":[2,8,256,1],"name":"stats","stri'
+    b'de":[2048,256,1,1],"uid":5}]}'
+)
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
 register_tensors(

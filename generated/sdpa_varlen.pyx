@@ -27,13 +27,14 @@ from cudnn_bindgen.runtime.arguments cimport (
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
+    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "173e56de9fa553b8e21d31e75a41cbe6"
 GRAPH = {
@@ -220,13 +221,23 @@ def workspace_size():
     return graph_workspace_size(_graph)
 
 
-def load_plan(plan=None):
-    """Load the embedded plan, or that of a plan file (bytes or path); reopens a closed module."""
-    parts = _PLANS[0]
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the embedded plans, or those of a file (bytes or path); reopens a closed module.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plans = _PLANS
     if plan is not None:
-        from cudnn_bindgen.codegen.plan_file import read_plan_parts
-        parts = PlanParts(**read_plan_parts(plan))
-    replace_plan(_graph, parts)
+        from cudnn_bindgen.codegen.plan_file import read_plans
+        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    make_missing = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+        source = _STRUCTURE if plan is None else plan
+        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
+    replace_plans(_graph, plans, make_missing)
 
 
 def close():
@@ -261,7 +272,33 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# The plans, for the runtime to hand to cuDNN. Nothing below is for reading.
+# The graph, for a plan to be made of. Nothing below is for reading.
+_STRUCTURE = (
+    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"alibi_mask":false,"attn_scale_va'
+    b'lue":"3DB504F3","compute_data_type":"FLOAT","diagonal_alignment":"BOTTOM_RIGHT","dropout_'
+    b'probability":null,"generate_stats":true,"implementation":"COMPOSITE","inputs":{"Attn_scal'
+    b'e":13,"K":2,"Q":1,"SEQ_LEN_KV":10,"SEQ_LEN_Q":9,"V":3},"is_mxfp8":false,"left_bound":null'
+    b',"max_seq_len_kv":null,"max_total_seq_len_kv":null,"max_total_seq_len_q":null,"mma_core_m'
+    b'ode":"HALF","name":"sdpa","outputs":{"O":11,"Stats":12},"padding_mask":true,"right_bound"'
+    b':0,"stats_use_log2":false,"tag":"SDPA","unfuse_fma":false}],"tensors":[{"data_type":"BFLO'
+    b'AT16","dim":[64,8,4,128],"name":"Q","ragged_offset_uid":4,"stride":[4096,128,1024,1],"uid'
+    b'":1},{"data_type":"BFLOAT16","dim":[64,2,128,1024],"name":"K","ragged_offset_uid":5,"stri'
+    b'de":[262144,128,1,256],"uid":2},{"data_type":"BFLOAT16","dim":[64,2,1024,128],"name":"V",'
+    b'"ragged_offset_uid":6,"stride":[262144,128,256,1],"uid":3},{"data_type":"INT64","dim":[65'
+    b',1,1,1],"name":"tensor_3","stride":[1,1,1,1],"uid":4},{"data_type":"INT64","dim":[65,1,1,'
+    b'1],"name":"tensor_4","stride":[1,1,1,1],"uid":5},{"data_type":"INT64","dim":[65,1,1,1],"n'
+    b'ame":"tensor_5","stride":[1,1,1,1],"uid":6},{"data_type":"INT64","dim":[65,1,1,1],"name":'
+    b'"tensor_6","stride":[1,1,1,1],"uid":7},{"data_type":"INT64","dim":[65,1,1,1],"name":"tens'
+    b'or_7","stride":[1,1,1,1],"uid":8},{"data_type":"INT32","dim":[64,1,1,1],"name":"tensor_8"'
+    b',"stride":[1,1,1,1],"uid":9},{"data_type":"INT32","dim":[64,1,1,1],"name":"tensor_9","str'
+    b'ide":[1,1,1,1],"uid":10},{"data_type":"BFLOAT16","dim":[64,8,4,128],"name":"sdpa::O","rag'
+    b'ged_offset_uid":7,"stride":[4096,128,1024,1],"uid":11},{"data_type":"FLOAT","dim":[64,8,4'
+    b',1],"name":"sdpa::Stats","ragged_offset_uid":8,"stride":[32,1,8,1],"uid":12},{"data_type"'
+    b':"FLOAT","dim":[1,1,1,1],"is_pass_by_value":true,"name":"attn_scale::IN_1","pass_by_value'
+    b'":{"index":3,"value":"3DB504F3"},"stride":[1,1,1,1],"uid":13}]}'
+)
+# For the runtime to hand to cuDNN.
 _PLANS = (
     PlanParts(
         fingerprint=FINGERPRINT,

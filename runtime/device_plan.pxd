@@ -1,8 +1,15 @@
 from cudnn_bindgen.runtime.handle cimport Handle
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan
-from cudnn_bindgen.runtime.plan cimport Plan
+from cudnn_bindgen.runtime.plan_set cimport DeviceKind, PlanSet
 from cudnn_bindgen.runtime.registered cimport Graph
 
-cdef LoadedPlan* loaded_plan(Graph* self) except NULL nogil
-cdef Plan* device_plan_of_current(Graph* self, LoadedPlan* loaded) except NULL nogil
-cdef Plan* device_plan(Graph* self, LoadedPlan* loaded, Handle* handle) except NULL nogil
+cdef PlanSet* loaded_plans(Graph* self) except NULL nogil
+cdef LoadedPlan* plan_on_device(Graph* self, PlanSet* plans, Handle* handle) except? NULL nogil
+cdef int add_plan(
+    Graph* self, PlanSet* plans, LoadedPlan* loaded, Handle* handle
+) except -1 nogil
+cdef int find_kind(Graph* self, Handle* handle, DeviceKind* kind) except -1 nogil
+cdef int check_match(Graph* self, const LoadedPlan* loaded, DeviceKind kind) except -1 nogil
+cdef int refuse_missing(
+    Graph* self, const PlanSet* plans, DeviceKind kind, str remedy
+) except -1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class BindingError(RuntimeError):
     """Base of all errors of the runtime."""
@@ -98,6 +100,35 @@ class PlanMismatchError(BindingError):
         self.what = what
         self.plan = plan
         self.here = here
+
+
+class PlanMissingError(PlanMismatchError):
+    """No plan of several, or of none, is for the device of the call.
+
+    Attributes
+    ----------
+    what, plan, here
+        ``"device"``, what there are plans for, and what is here: SM, SM count and cuDNN version.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        plans: Sequence[tuple[int, int, int]],
+        here: tuple[int, int, int],
+        remedy: str,
+    ) -> None:
+        self.what = "device"
+        self.plan = "; ".join(dict.fromkeys(_device(*plan) for plan in plans)) or "no device"
+        self.here = _device(*here)
+        BindingError.__init__(
+            self, f"{module}: there are plans for {self.plan}; here is {self.here}: {remedy}"
+        )
+
+
+def _device(sm: int, sm_count: int, cudnn_version: int) -> str:
+    count = f"{sm_count} multiprocessors" if sm_count else "any number of multiprocessors"
+    return f"SM {sm} with {count} under cuDNN {cudnn_version}"
 
 
 class PlanNotLoadedError(BindingError):

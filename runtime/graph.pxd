@@ -17,7 +17,7 @@ cdef int execute_on_device(
 ) except -1 nogil
 cdef int64_t graph_workspace_size(void* graph) except -1
 cdef int64_t overridden_workspace_size(void* graph, void* overrides) except -1
-cdef int replace_plan(void* graph, object plan) except -1
+cdef int replace_plans(void* graph, tuple plans, object make_missing) except -1
 cdef int close_graph(void* graph) except -1
 cdef int set_graph_policy(void* graph, object policy) except -1
 cdef object graph_launch_path(void* graph)

@@ -1,37 +1,42 @@
 # cython: language_level=3, freethreading_compatible=True
-"""A generated module's graph: its operands, its loaded plan, and the call.
+"""A generated module's graph: its operands, its loaded plans, and the call.
 
 `execute_plan` is the hot path. It takes no lock and no GIL and allocates nothing but cuDNN's
-variant pack. Calls count themselves in `calls`; what retires a plan first takes it out of
-`loaded`, then waits until the calls from before have left: no plan is destroyed under a launch.
+variant pack. Calls count themselves in `calls`; what retires plans first takes their set out of
+`plans`, then waits until the calls from before have left: no plan is destroyed under a launch.
 """
 from libc.stdint cimport int64_t, uintptr_t
 
 from cudnn_bindgen.runtime.calls cimport enter_call, leave_call, wait_for_calls
-from cudnn_bindgen.runtime.device_plan cimport device_plan, device_plan_of_current, loaded_plan
+from cudnn_bindgen.runtime.described cimport describe_graph
+from cudnn_bindgen.runtime.device_plan cimport loaded_plans, plan_on_device
 from cudnn_bindgen.runtime.driver cimport CUstream
 from cudnn_bindgen.runtime.handle cimport Handle, current_handle
-from cudnn_bindgen.runtime.launch cimport describe_loaded, launch_loaded
-from cudnn_bindgen.runtime.loaded cimport LoadedPlan, load_parts, unload
+from cudnn_bindgen.runtime.launch cimport launch_loaded
+from cudnn_bindgen.runtime.loaded cimport LoadedPlan
+from cudnn_bindgen.runtime.missing_plan cimport choose_first, make_missing_plan
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.overridden cimport check_strides, overridden_size
 from cudnn_bindgen.runtime.plan cimport Plan
+from cudnn_bindgen.runtime.plan_set cimport PlanSet, load_set, unload_set
 from cudnn_bindgen.runtime.record cimport POLICY_RECORD
+from cudnn_bindgen.runtime.refusals cimport refuse_address, refuse_workspace
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.status cimport Failure, raise_cudnn
 from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT, workspace_block
 
-from cudnn_bindgen.runtime.errors import OperandError, RuntimeAbiError
+from cudnn_bindgen.runtime.errors import PlanNotLoadedError, RuntimeAbiError
 from cudnn_bindgen.runtime.metadata import SCALAR_BYTES
 from cudnn_bindgen.runtime.policy import default_policy, policy_number
 
-RUNTIME_ABI = 1
+RUNTIME_ABI = 2
 
 cdef enum:
     # Bytes that launch records are proven for; calls with less aligned addresses go direct.
     OPERAND_PROOF = 16
     WORKSPACE_PROOF = 256
     RECORDS_BY_SCALARS = 4       # records of each stream; graphs with overrides keep more
+    MISSING = -2                 # what a call returns that did nothing: its plan has to be made
 
 _registered = []                 # keeps alive what graphs point to
 
@@ -66,7 +71,7 @@ cdef void* register_graph(str module, str fingerprint, tuple operands, tuple pla
     graph.policy.store(default_policy())
     graph.record_capacity.store(RECORDS_BY_SCALARS)
     if plans:
-        graph.loaded.store(load_parts(module, fingerprint, operands, plans[0]))
+        graph.plans.store(load_set(owner, operands, plans, None))
     return graph
 
 
@@ -76,7 +81,7 @@ cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) 
     `slots` holds, in slot order, device addresses and then pointers to scalars that stay valid
     during the call. `workspace` may be NULL for a block of the runtime's own. Raises OperandError,
     PlanNotLoadedError, PlanMismatchError, WorkspaceError, LibraryNotFoundError, CudnnError,
-    DriverError.
+    DriverError, and what `make_missing` of replace_plans raises.
     """
     return _enter(<Graph*>graph, slots, NULL, workspace, -1, stream, -1)
 
@@ -117,41 +122,51 @@ cdef int64_t overridden_workspace_size(void* graph, void* overrides) except -1:
     """`graph_workspace_size` under `overrides` of make_overrides, which may be NULL."""
     cdef Graph* self = <Graph*>graph
     cdef OverrideValues* values = <OverrideValues*>overrides
+    cdef int64_t size = MISSING
     cdef int side
     if values != NULL and values.uids.empty():
         values = NULL
-    with nogil:
-        side = enter_call(&self.calls)
-        try:
-            return _workspace_size(self, values)
-        finally:
-            leave_call(&self.calls, side)
+    while True:
+        with nogil:
+            side = enter_call(&self.calls)
+            try:
+                size = _workspace_size(self, values)
+            finally:
+                leave_call(&self.calls, side)
+        if size != MISSING:
+            return size
+        make_missing_plan(self, NULL)
 
 
-cdef int replace_plan(void* graph, object plan) except -1:
-    """Create the plan of `plan` (metadata.PlanParts) on the current device, then put it in place.
+cdef int replace_plans(void* graph, tuple plans, object make_missing) except -1:
+    """Create the current device's plan of `plans` (metadata.PlanParts), then put all in place.
 
-    Raises as execute_plan does; the plan loaded before stays in place then, unless it is that one
-    which cannot be destroyed.
+    `make_missing` is None or called, with SM, SM count and cuDNN version of the current device, to
+    make a plan where none is for the device: it returns the fields of a PlanParts.
+
+    Raises as execute_plan does; the plans loaded before stay in place then, unless it is one of
+    those which cannot be destroyed.
     """
     cdef Graph* self = <Graph*>graph
-    module, fingerprint = <object>self.owner
-    cdef LoadedPlan* loaded = load_parts(
-        module, fingerprint, <tuple>self.operand_data, plan)
+    cdef PlanSet* loaded
     cdef Failure ignored
+    if not plans and make_missing is None:
+        raise PlanNotLoadedError(
+            f"{(<tuple>self.owner)[0]}: there is no plan to load, because the module was emitted "
+            'from a structure file; give load_plan() a plan file, or on_missing="plan"')
+    loaded = load_set(<tuple>self.owner, <tuple>self.operand_data, plans, make_missing)
     try:
-        with nogil:
-            device_plan_of_current(self, loaded)
+        choose_first(self, loaded)
     except BaseException:
-        unload(loaded, &ignored)
+        unload_set(loaded, &ignored)
         raise
-    return _retire(self, self.loaded.exchange(loaded))
+    return _retire(self, self.plans.exchange(loaded))
 
 
 cdef int close_graph(void* graph) except -1:
-    """Take the plan out, wait for the calls inside it, destroy it on every device."""
+    """Take the plans out, wait for the calls inside them, destroy them on every device."""
     cdef Graph* self = <Graph*>graph
-    return _retire(self, self.loaded.exchange(NULL))
+    return _retire(self, self.plans.exchange(NULL))
 
 
 cdef int set_graph_policy(void* graph, object policy) except -1:
@@ -184,24 +199,7 @@ cdef dict graph_launch_stats(void* graph):
 
 cdef list graph_launch_nodes(void* graph):
     """What one call launches on the current device, and which words of it are whose address."""
-    cdef Graph* self = <Graph*>graph
-    cdef int side = enter_call(&self.calls)
-    cdef LoadedPlan* loaded
-    cdef Handle* handle
-    try:
-        loaded = loaded_plan(self)
-        handle = current_handle(NULL, self.owner)
-        nodes = describe_loaded(self, loaded, handle, device_plan(self, loaded, handle))
-    finally:
-        leave_call(&self.calls, side)
-    names = [operand.argument for operand in <tuple>self.operand_data if operand.role != "scalar"]
-    names.append("workspace_ptr")
-    for node in nodes:
-        node["patches"] = [
-            {"byte": offset, "operand": names[operand], "addend": addend}
-            for offset, operand, addend in node["patches"]
-        ]
-    return nodes
+    return describe_graph(<Graph*>graph)
 
 
 cdef int _enter(
@@ -212,16 +210,22 @@ cdef int _enter(
     for slot in range(self.operands):
         if slots[slot] == NULL:
             if not _may_be_null(self, slot, overrides):
-                return _refuse(self, slot, slots[slot])
+                return refuse_address(self, slot, slots[slot])
         elif <uintptr_t>slots[slot] & self.mask[slot]:
-            return _refuse(self, slot, slots[slot])
+            return refuse_address(self, slot, slots[slot])
     if <uintptr_t>workspace & (WORKSPACE_ALIGNMENT - 1):
-        return _refuse(self, -1, workspace)
-    cdef int side = enter_call(&self.calls)
-    try:
-        return _execute(self, slots, overrides, workspace, workspace_bytes, stream, device)
-    finally:
-        leave_call(&self.calls, side)
+        return refuse_address(self, -1, workspace)
+    cdef int side, result = MISSING
+    while True:
+        side = enter_call(&self.calls)
+        try:
+            result = _execute(self, slots, overrides, workspace, workspace_bytes, stream, device)
+        finally:
+            leave_call(&self.calls, side)
+        if result != MISSING:
+            return result
+        with gil:
+            make_missing_plan(self, stream)
 
 
 cdef inline bint _may_be_null(Graph* self, int slot, OverrideValues* overrides) noexcept nogil:
@@ -234,18 +238,21 @@ cdef int _execute(
     Graph* self, void** slots, OverrideValues* overrides, void* workspace,
     int64_t workspace_bytes, CUstream stream, int device
 ) except -1 nogil:
-    cdef LoadedPlan* loaded = loaded_plan(self)
+    cdef PlanSet* plans = loaded_plans(self)
     cdef Handle* handle = current_handle(stream, self.owner)
     if device >= 0 and handle.device != device:
         return 1 + handle.device
-    cdef const Plan* plan = device_plan(self, loaded, handle)
+    cdef LoadedPlan* loaded = plan_on_device(self, plans, handle)
+    if loaded == NULL:
+        return MISSING
+    cdef const Plan* plan = loaded.by_device[handle.device].load()
     cdef int64_t size
     if overrides != NULL:
         check_strides(self, loaded, overrides)
     if workspace == NULL or workspace_bytes >= 0:
         size = _size(self, loaded, handle, plan, overrides)
         if 0 <= workspace_bytes < size:
-            return _refuse_workspace(size, workspace_bytes)
+            return refuse_workspace(size, workspace_bytes)
         if workspace == NULL and size > 0:
             workspace = workspace_block(handle, stream, size)
     return launch_loaded(
@@ -253,9 +260,12 @@ cdef int _execute(
 
 
 cdef int64_t _workspace_size(Graph* self, OverrideValues* overrides) except -1 nogil:
-    cdef LoadedPlan* loaded = loaded_plan(self)
+    cdef PlanSet* plans = loaded_plans(self)
     cdef Handle* handle = current_handle(NULL, self.owner)
-    return _size(self, loaded, handle, device_plan(self, loaded, handle), overrides)
+    cdef LoadedPlan* loaded = plan_on_device(self, plans, handle)
+    if loaded == NULL:
+        return MISSING
+    return _size(self, loaded, handle, loaded.by_device[handle.device].load(), overrides)
 
 
 cdef inline int64_t _size(
@@ -266,31 +276,14 @@ cdef inline int64_t _size(
     return loaded.frontend_workspace + plan.workspace_size
 
 
-cdef int _retire(Graph* self, LoadedPlan* loaded) except -1:
+cdef int _retire(Graph* self, PlanSet* plans) except -1:
     cdef Failure failure
     cdef int result
-    if loaded == NULL:
+    if plans == NULL:
         return 0
     with nogil:
         wait_for_calls(&self.calls)
-        result = unload(loaded, &failure)
+        result = unload_set(plans, &failure)
     if result < 0:
         return raise_cudnn(failure.call, failure.status, self.owner)
     return 0
-
-
-cdef int _refuse_workspace(int64_t size, int64_t given) except -1 nogil:
-    with gil:
-        raise OperandError("workspace", f"at least {size} bytes", f"{given} bytes")
-
-
-cdef int _refuse(Graph* self, int slot, void* address) except -1 nogil:
-    with gil:
-        got = f"0x{<uintptr_t>address:x}"
-        if slot < 0:
-            raise OperandError("workspace_ptr", f"a multiple of {WORKSPACE_ALIGNMENT}", got)
-        operand = (<tuple>self.operand_data)[slot]
-        what = f"the address of {operand.name!a} (uid {operand.uid})"
-        if address == NULL:
-            raise OperandError(operand.argument, what, "0")
-        raise OperandError(operand.argument, f"{what}, a multiple of {operand.alignment}", got)

@@ -36,6 +36,7 @@ cdef cppclass LoadedPlan:
     void* text                   # a reference to the bytes object
     int cudnn_version
     int sm
+    int sm_count                 # 0: not known
     int64_t frontend_workspace
     # The variant pack: kept slots, constants, workspace parts, replacement targets, in this order.
     vector[int64_t] uids

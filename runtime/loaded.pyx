@@ -58,6 +58,7 @@ cdef int _lay_out(LoadedPlan* loaded, dict slots, object parts) except -1:
     loaded.id = _next_id.fetch_add(1)
     loaded.cudnn_version = parts.cudnn_version
     loaded.sm = parts.sm
+    loaded.sm_count = parts.sm_count
     loaded.frontend_workspace = parts.workspace_size
     dropped = set(parts.dropped)
     loaded.keeps_all = not dropped

@@ -1,8 +1,10 @@
-"""Names of the launch policies, and the environment variable that chooses one for all modules."""
+"""What users choose by name: launch policies, and what becomes of a device without a plan."""
 
 from __future__ import annotations
 
 import os
+
+from cudnn_bindgen.runtime.errors import OperandError
 
 ENVIRONMENT = "CUDNN_BINDGEN_LAUNCH"
 
@@ -22,6 +24,19 @@ def policy_number(name: object, where: str = "policy") -> int:
     if not isinstance(name, str) or name not in POLICIES:
         raise ValueError(f"{where}: expected one of {', '.join(POLICIES)}, got {name!r}")
     return POLICIES[name]
+
+
+def makes_missing(on_missing: object) -> bool:
+    """Return whether a plan is made where there is none: what `load_plan` was told.
+
+    Raises
+    ------
+    OperandError
+        It is neither "refuse" nor "plan".
+    """
+    if not isinstance(on_missing, str) or on_missing not in ("refuse", "plan"):
+        raise OperandError("on_missing", '"refuse" or "plan"', repr(on_missing))
+    return on_missing == "plan"
 
 
 def default_policy() -> int:

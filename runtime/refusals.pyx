@@ -1,6 +1,7 @@
 # cython: language_level=3, freethreading_compatible=True
-"""What is wrong with a call's tensors → OperandError: the facts for tensor_errors.py's words."""
-from libc.stdint cimport int64_t
+"""What is wrong with a call's operands → OperandError; tensor_errors.py has the words for tensors.
+"""
+from libc.stdint cimport int64_t, uintptr_t
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.dlpack cimport DLTensor
@@ -13,7 +14,30 @@ from cudnn_bindgen.runtime.tensor_layout cimport (
     LayoutMatch, LayoutRule, Strided, match_layout,
 )
 
+from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT
+
 from cudnn_bindgen.runtime import tensor_errors
+from cudnn_bindgen.runtime.errors import OperandError
+
+
+cdef int refuse_address(Graph* graph, int slot, void* address) except -1 nogil:
+    """Raise that an address is null or not aligned: an operand's, or with slot -1 the workspace's.
+    """
+    with gil:
+        got = f"0x{<uintptr_t>address:x}"
+        if slot < 0:
+            raise OperandError("workspace_ptr", f"a multiple of {WORKSPACE_ALIGNMENT}", got)
+        operand = (<tuple>graph.operand_data)[slot]
+        what = f"the address of {operand.name!a} (uid {operand.uid})"
+        if address == NULL:
+            raise OperandError(operand.argument, what, "0")
+        raise OperandError(operand.argument, f"{what}, a multiple of {operand.alignment}", got)
+
+
+cdef int refuse_workspace(int64_t size, int64_t given) except -1 nogil:
+    """Raise that a workspace of `given` bytes is too small."""
+    with gil:
+        raise OperandError("workspace", f"at least {size} bytes", f"{given} bytes")
 
 
 cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1:

@@ -4,8 +4,8 @@ from libcpp.mutex cimport mutex
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.calls cimport Calls
-from cudnn_bindgen.runtime.loaded cimport LoadedPlan
 from cudnn_bindgen.runtime.override_values cimport OverrideTable
+from cudnn_bindgen.runtime.plan_set cimport PlanSet
 from cudnn_bindgen.runtime.record cimport LaunchCounts
 
 
@@ -23,9 +23,9 @@ cdef cppclass Graph:
     atomic[int] policy           # of launch_policy.hpp
     atomic[int] record_capacity  # records of each stream
     LaunchCounts counts
-    atomic[LoadedPlan*] loaded   # NULL: closed, or emitted from structure only
-    Calls calls                  # that may be inside a plan
-    mutex building               # one thread creates a device's plan; held without the GIL
+    atomic[PlanSet*] plans       # NULL: closed, or emitted from structure only
+    Calls calls                  # that may be inside a plan of the set
+    mutex building               # one thread creates a plan or adds one; never waits for the GIL
     void* tensors                # TensorRules*, of register_tensors
     void* owner                  # (module, fingerprint), for messages; kept alive by graph.pyx
     void* operand_data           # tuple of metadata.Operand; likewise

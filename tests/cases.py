@@ -291,9 +291,13 @@ def edited(case: Case, **fields: Any) -> bytes:
     return bytes(ubjson.dumpb({key: item for key, item in document.items() if item is not None}))
 
 
-def edited_text(case: Case, version: int | None = None, sm: int | None = None) -> bytes:
-    """Return the case's plan file as made by another cuDNN or for another SM."""
+def edited_text(
+    case: Case, version: int | None = None, sm: int | None = None, sm_count: int | None = None
+) -> bytes:
+    """Return the case's plan file as made by another cuDNN or for another GPU."""
     text = json.loads(ubjson.loadb(case.plan)["cudnn_backend_data"])
     text["cudnnVersion"] = version or text["cudnnVersion"]
     text["GPUProfile"]["deviceVer"] = sm or text["GPUProfile"]["deviceVer"]
+    if sm_count is not None:
+        text["GPUProfile"]["multiProcessorCount"] = sm_count
     return edited(case, cudnn_backend_data=json.dumps(text))

@@ -60,7 +60,7 @@ from cudnn_bindgen.runtime.graph cimport check_abi
 from libc.stdint cimport uintptr_t
 from thd cimport enqueue
 
-check_abi(1)
+check_abi(2)
 
 
 def call(*addresses, uintptr_t workspace_ptr=0, uintptr_t stream=0, int times=1):

@@ -26,7 +26,7 @@ from cudnn_bindgen.codegen.bundle import read_graphs, write_bundle
 from cudnn_bindgen.codegen.dialects import plan
 from cudnn_bindgen.codegen.dialects.decode import MAX_BYTES
 from cudnn_bindgen.codegen.options import ReadOptions
-from cudnn_bindgen.codegen.plan_file import read_plan_parts
+from cudnn_bindgen.codegen.plan_file import read_plans
 from cudnn_bindgen.codegen.read import read_graph
 
 BROKEN = "expected a plan file, got broken UBJSON: "
@@ -117,8 +117,11 @@ def _others() -> Iterator[tuple[str, Refusal]]:
     virtual = plan_document(test_warnings.unread(3), variant_pack_uids=[1, 2, 3])
     problem = "$.variant_pack_uids: expected uids of tensors in memory, got 3, a virtual one "
     yield "plan of a virtual tensor", _reading(to_ubjson(virtual), problem + test_read_plan.OTHER)
-    structure = "plan: expected a plan, got structure only (write the file with graph.serialize())"
-    yield "load_plan", Refusal(structure, partial(read_plan_parts, to_json(add_graph())))
+    structure = (
+        "plan: expected a plan, got structure only "
+        '(write the file with graph.serialize(), or load it with on_missing="plan")'
+    )
+    yield "load_plan", Refusal(structure, partial(read_plans, to_json(add_graph())))
 
 
 REFUSALS = dict(_collect())

@@ -65,6 +65,7 @@ def accelerate(
     device_tensors.set_stream(0)
     device_tensors.set_device(0)
     yield accelerate
+    device_tensors.set_stream(0)
     for one in made:
         one.module.close()
 

@@ -30,8 +30,11 @@ def test_a_module_without_a_plan(load: Load, place: Place, standin: Standin) -> 
     ):
         with pytest.raises(PlanNotLoadedError, match=r"^norm: no plan is loaded.*load_plan\(\)"):
             call()
-    with pytest.raises(TypeError):
-        module.load_plan()
+    for options in ({}, {"plan": None}, {"on_missing": "refuse"}):
+        with pytest.raises(
+            PlanNotLoadedError, match=r"^norm: there is no plan to load.*a plan file"
+        ):
+            module.load_plan(**options)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = module.nonsense
     module.close()

@@ -10,8 +10,9 @@ from documents import PLANS, add_graph, plan_document, to_ubjson, with_remedy
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.graph import Replacement, Scalar, WorkspacePart
-from cudnn_bindgen.codegen.plan_file import read_plan_parts
+from cudnn_bindgen.codegen.plan_file import read_plans
 from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.runtime.metadata import PlanParts
 
 TRUNCATED = "(is the file truncated? write it again from graph.serialize())"
 OTHER_CUDNN = "(was the plan written by another cuDNN major version, or cut off?)"
@@ -235,7 +236,7 @@ def test_any_byte_of_a_plan_changed_is_read_or_refused() -> None:
     for index in range(len(data)):
         for byte in (0x00, 0x7F, 0x80, 0xFF, ord("["), ord("{"), ord("Z"), ord("L")):
             try:
-                read_plan_parts(data[:index] + bytes([byte]) + data[index + 1 :])
+                read_plans(data[:index] + bytes([byte]) + data[index + 1 :])
             except GraphFormatError:
                 refused += 1
     assert refused > len(data)
@@ -292,7 +293,16 @@ def test_what_older_frontends_leave_out_is_empty() -> None:
 
 def test_load_plan_refuses_a_structure_file() -> None:
     with pytest.raises(GraphFormatError) as caught:
-        read_plan_parts(json.dumps(add_graph()).encode())
+        read_plans(json.dumps(add_graph()).encode())
     assert str(caught.value) == (
-        "plan: expected a plan, got structure only (write the file with graph.serialize())"
+        "plan: expected a plan, got structure only "
+        '(write the file with graph.serialize(), or load it with on_missing="plan")'
     )
+    assert read_plans(json.dumps(add_graph()).encode(), may_be_none=True) == []
+
+
+def test_load_plan_reads_the_plan_of_a_file() -> None:
+    [parts] = read_plans(to_ubjson(plan_document(add_graph())))
+    [same] = read_plans(to_ubjson(plan_document(add_graph())), may_be_none=True)
+    assert parts == same
+    assert set(parts) == set(PlanParts._fields)

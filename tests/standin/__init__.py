@@ -200,6 +200,10 @@ class Standin(GraphCalls, OverrideCalls):
         if self.driver.standin_set_device_sm(device, major, minor) != 0:
             raise ValueError(f"device {device}: expected 0 to 7")
 
+    def set_device_sm_count(self, device: int, count: int) -> None:
+        if self.driver.standin_set_device_sm_count(device, count) != 0:
+            raise ValueError(f"device {device}: expected 0 to 7")
+
     def set_execute_delay(self, seconds: float) -> None:
         """Let every cudnnBackendExecute and cuGraphLaunch last so long, to make races visible."""
         self.driver.standin_set_execute_delay(ctypes.c_long(round(seconds * 1e6)))

@@ -10,6 +10,7 @@ enum { MAX_DEVICES = 8 }; /* the first contexts are the primary ones, by device 
 atomic_bool standin_initialized;
 static int device_count = 2;
 static int sm[MAX_DEVICES] = {900, 900, 900, 900, 900, 900, 900, 900};
+static int sm_count[MAX_DEVICES] = {132, 132, 132, 132, 132, 132, 132, 132};
 static struct context contexts[MAX_CONTEXTS];
 static _Thread_local struct context *current;
 
@@ -44,6 +45,7 @@ static void reset(void)
     device_count = 2;
     for (int i = 0; i < MAX_DEVICES; i++) {
         sm[i] = 900;
+        sm_count[i] = 132;
     }
     reset_streams();
     reset_bookkeeping();
@@ -82,6 +84,17 @@ EXPORT int standin_set_device_sm(int device, int major, int minor)
     }
     pthread_mutex_lock(&standin_lock);
     sm[device] = major * 100 + minor * 10;
+    pthread_mutex_unlock(&standin_lock);
+    return 0;
+}
+
+EXPORT int standin_set_device_sm_count(int device, int count)
+{
+    if (device < 0 || device >= MAX_DEVICES) {
+        return -1;
+    }
+    pthread_mutex_lock(&standin_lock);
+    sm_count[device] = count;
     pthread_mutex_unlock(&standin_lock);
     return 0;
 }
@@ -152,8 +165,11 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     REQUIRE(value != NULL, CUDA_ERROR_INVALID_VALUE);
     REQUIRE(device >= 0 && device < devices(), CUDA_ERROR_INVALID_DEVICE);
     int version = sm_of(&(struct context){.device = device});
+    pthread_mutex_lock(&standin_lock);
+    int count = sm_count[device];
+    pthread_mutex_unlock(&standin_lock);
     switch (attribute) {
-    case 16: *value = 132; break; /* multiprocessors */
+    case 16: *value = count; break; /* multiprocessors */
     case 75: *value = version / 100; break;
     case 76: *value = version % 100 / 10; break;
     default: return CUDA_ERROR_INVALID_VALUE;

@@ -26,13 +26,14 @@ from cudnn_bindgen.runtime.arguments cimport (
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
+    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "8587bfe2ad65c5ac74ba453d6b85ad37"
 GRAPH = {
@@ -209,10 +210,23 @@ def workspace_size():
     return graph_workspace_size(_graph)
 
 
-def load_plan(plan):
-    """Load the plan of a plan file (bytes or path) of this graph; reopens a closed module."""
-    from cudnn_bindgen.codegen.plan_file import read_plan_parts
-    replace_plan(_graph, PlanParts(**read_plan_parts(plan)))
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plans = _PLANS
+    if plan is not None:
+        from cudnn_bindgen.codegen.plan_file import read_plans
+        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    make_missing = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+        source = _STRUCTURE if plan is None else plan
+        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
+    replace_plans(_graph, plans, make_missing)
 
 
 def close():
@@ -247,6 +261,27 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+# The graph, for a plan to be made of. Nothing below is for reading.
+_STRUCTURE = (
+    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"Attn_scale":30,"K":12,'
+    b'"Q":11,"SEQ_LEN_KV":22,"SEQ_LEN_Q":21,"V":13},"name":"sdpa","outputs":{"O":14,"Stats":15}'
+    b',"padding_mask":true,"tag":"SDPA"}],"tensors":[{"data_type":"BFLOAT16","dim":[3,8,128,64]'
+    b',"name":"q","ragged_offset_multiplier":1,"ragged_offset_uid":41,"stride":[2147483647,64,5'
+    b'12,1],"uid":11},{"data_type":"BFLOAT16","dim":[3,8,128,64],"ragged_offset_multiplier":1,"'
+    b'ragged_offset_uid":42,"stride":[2147483647,64,512,1],"uid":12},{"data_type":"BFLOAT16","d'
+    b'im":[3,8,128,64],"ragged_offset_multiplier":1,"ragged_offset_uid":42,"stride":[2147483647'
+    b',64,512,1],"uid":13},{"data_type":"BFLOAT16","dim":[3,8,128,64],"name":"sdpa::O","ragged_'
+    b'offset_multiplier":1,"ragged_offset_uid":41,"stride":[2147483647,64,512,1],"uid":14},{"da'
+    b'ta_type":"FLOAT","dim":[3,8,128,1],"name":"sdpa::Stats","ragged_offset_uid":43,"stride":['
+    b'1024,128,1,1],"uid":15},{"data_type":"INT32","dim":[3,1,1,1],"name":"seq_q","stride":[1,1'
+    b',1,1],"uid":21},{"data_type":"INT32","dim":[3,1,1,1],"name":"seq_kv","stride":[1,1,1,1],"'
+    b'uid":22},{"data_type":"FLOAT","dim":[1,1,1,1],"is_pass_by_value":true,"name":"Attn_scale"'
+    b',"pass_by_value":{"index":3,"value":"3E000000"},"stride":[1,1,1,1],"uid":30},{"data_type"'
+    b':"INT32","dim":[4,1,1,1],"name":"cu_seqlens","stride":[1,1,1,1],"uid":41},{"data_type":"I'
+    b'NT32","dim":[4,1,1,1],"stride":[1,1,1,1],"uid":42},{"data_type":"INT32","dim":[4,1,1,1],"'
+    b'stride":[1,1,1,1],"uid":43}]}'
+)
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
 register_tensors(

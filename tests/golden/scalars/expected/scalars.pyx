@@ -28,13 +28,14 @@ from cudnn_bindgen.runtime.arguments cimport (
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
+    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "fe72e962a3569cdc18ce83362b72061a"
 GRAPH = {
@@ -217,10 +218,23 @@ def workspace_size():
     return graph_workspace_size(_graph)
 
 
-def load_plan(plan):
-    """Load the plan of a plan file (bytes or path) of this graph; reopens a closed module."""
-    from cudnn_bindgen.codegen.plan_file import read_plan_parts
-    replace_plan(_graph, PlanParts(**read_plan_parts(plan)))
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plans = _PLANS
+    if plan is not None:
+        from cudnn_bindgen.codegen.plan_file import read_plans
+        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    make_missing = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+        source = _STRUCTURE if plan is None else plan
+        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
+    replace_plans(_graph, plans, make_missing)
 
 
 def close():
@@ -255,6 +269,31 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+# The graph, for a plan to be made of. Nothing below is for reading.
+_STRUCTURE = (
+    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"IN_0":0,"IN_1":1,"IN_1'
+    b'0":10,"IN_11":11,"IN_2":2,"IN_3":3,"IN_4":4,"IN_5":5,"IN_6":6,"IN_7":7,"IN_8":8,"IN_9":9}'
+    b',"mode":"MUL","name":"mul","outputs":{"OUT_0":20},"tag":"POINTWISE"}],"tensors":[{"data_t'
+    b'ype":"BFLOAT16","dim":[2,4],"name":"x","stride":[4,1],"uid":0},{"data_type":"FLOAT","dim"'
+    b':[1,1],"is_pass_by_value":true,"name":"beta","pass_by_value":{"index":3,"value":"3E000000'
+    b'"},"stride":[1,1],"uid":1},{"data_type":"FLOAT","dim":[1,1],"is_pass_by_value":true,"name'
+    b'":"alpha","stride":[1,1],"uid":2},{"data_type":"HALF","dim":[1,1],"is_pass_by_value":true'
+    b',"name":"shift","pass_by_value":{"index":2,"value":"3F800000"},"stride":[1,1],"uid":3},{"'
+    b'data_type":"FLOAT","dim":[1,1],"is_pass_by_value":true,"name":"tensor_4","pass_by_value":'
+    b'{"index":3,"value":"FF800000"},"stride":[1,1],"uid":4},{"data_type":"BFLOAT16","dim":[1,1'
+    b'],"is_pass_by_value":true,"name":"bias","pass_by_value":{"index":5,"value":"7FC00000"},"s'
+    b'tride":[1,1],"uid":5},{"data_type":"INT64","dim":[1,1],"is_pass_by_value":true,"name":"co'
+    b'unt","pass_by_value":{"index":0,"value":1099511627776},"stride":[1,1],"uid":6},{"data_typ'
+    b'e":"INT32","dim":[1,1],"is_pass_by_value":true,"name":"steps","pass_by_value":{"index":1,'
+    b'"value":-3},"stride":[1,1],"uid":7},{"data_type":"DOUBLE","dim":[1,1],"is_pass_by_value":'
+    b'true,"name":"rate","pass_by_value":{"index":4,"value":0.1},"stride":[1,1],"uid":8},{"data'
+    b'_type":"INT64","dim":[1,1],"is_pass_by_value":true,"name":"seed","stride":[1,1],"uid":9},'
+    b'{"data_type":"INT32","dim":[1,1],"is_pass_by_value":true,"name":"mul::IN_10","pass_by_val'
+    b'ue":{"index":1,"value":7},"stride":[1,1],"uid":10},{"data_type":"HALF","dim":[1,1],"is_pa'
+    b'ss_by_value":true,"name":"tensor_11","stride":[1,1],"uid":11},{"data_type":"BFLOAT16","di'
+    b'm":[2,4],"name":"mul::OUT_0","stride":[4,1],"uid":20}]}'
+)
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
 register_tensors(

@@ -19,13 +19,14 @@ from cudnn_bindgen.runtime.arguments cimport (
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
+    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "fcb601bc527ddc136ae8e52b006cbc8a"
 GRAPH = {
@@ -136,10 +137,23 @@ def workspace_size():
     return graph_workspace_size(_graph)
 
 
-def load_plan(plan):
-    """Load the plan of a plan file (bytes or path) of this graph; reopens a closed module."""
-    from cudnn_bindgen.codegen.plan_file import read_plan_parts
-    replace_plan(_graph, PlanParts(**read_plan_parts(plan)))
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plans = _PLANS
+    if plan is not None:
+        from cudnn_bindgen.codegen.plan_file import read_plans
+        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    make_missing = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+        source = _STRUCTURE if plan is None else plan
+        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
+    replace_plans(_graph, plans, make_missing)
 
 
 def close():
@@ -174,6 +188,26 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+# The graph, for a plan to be made of. Nothing below is for reading.
+_STRUCTURE = (
+    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"compute_data_type":"FLOAT","dila'
+    b'tion":[1,1],"inputs":{"W":2,"X":1},"math_mode":"CROSS_CORRELATION","name":"0","outputs":{'
+    b'"Y":3},"post_padding":[1,1],"pre_padding":[1,1],"stride":[1,1],"tag":"CONV_FPROP"},{"axis'
+    b'":null,"compute_data_type":"FLOAT","elu_alpha":null,"inputs":{"IN_0":3,"IN_1":4},"mode":"'
+    b'ADD","name":"1","outputs":{"OUT_0":5},"relu_lower_clip":null,"relu_lower_clip_slope":null'
+    b',"relu_upper_clip":null,"softplus_beta":null,"swish_beta":null,"tag":"POINTWISE"},{"axis"'
+    b':null,"compute_data_type":"FLOAT","elu_alpha":null,"inputs":{"IN_0":5},"mode":"RELU_FWD",'
+    b'"name":"2","outputs":{"OUT_0":6},"relu_lower_clip":null,"relu_lower_clip_slope":null,"rel'
+    b'u_upper_clip":null,"softplus_beta":null,"swish_beta":null,"tag":"POINTWISE"}],"tensors":['
+    b'{"data_type":"BFLOAT16","dim":[8,64,56,56],"name":"X","stride":[200704,1,3584,64],"uid":1'
+    b'},{"data_type":"BFLOAT16","dim":[64,64,3,3],"name":"W","stride":[576,1,192,64],"uid":2},{'
+    b'"data_type":"FLOAT","dim":[8,64,56,56],"is_virtual":true,"name":"0::Y","stride":[200704,1'
+    b',3584,64],"uid":3},{"data_type":"BFLOAT16","dim":[1,64,1,1],"name":"B","stride":[64,1,1,1'
+    b'],"uid":4},{"data_type":"FLOAT","dim":[8,64,56,56],"is_virtual":true,"name":"1::OUT_0","s'
+    b'tride":[200704,1,3584,64],"uid":5},{"data_type":"BFLOAT16","dim":[8,64,56,56],"name":"2::'
+    b'OUT_0","stride":[200704,1,3584,64],"uid":6}]}'
+)
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
 register_tensors(

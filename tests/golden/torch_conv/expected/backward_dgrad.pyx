@@ -18,13 +18,14 @@ from cudnn_bindgen.runtime.arguments cimport (
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
+    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "94f3c21fff55e86db8fa97e10d1cec56"
 GRAPH = {
@@ -126,10 +127,23 @@ def workspace_size():
     return graph_workspace_size(_graph)
 
 
-def load_plan(plan):
-    """Load the plan of a plan file (bytes or path) of this graph; reopens a closed module."""
-    from cudnn_bindgen.codegen.plan_file import read_plan_parts
-    replace_plan(_graph, PlanParts(**read_plan_parts(plan)))
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plans = _PLANS
+    if plan is not None:
+        from cudnn_bindgen.codegen.plan_file import read_plans
+        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    make_missing = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+        source = _STRUCTURE if plan is None else plan
+        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
+    replace_plans(_graph, plans, make_missing)
 
 
 def close():
@@ -164,6 +178,15 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+# The graph, for a plan to be made of. Nothing below is for reading.
+_STRUCTURE = (
+    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"DY":1,"W":2},"name":""'
+    b',"outputs":{"DX":3},"tag":"CONV_DGRAD"}],"tensors":[{"data_type":"HALF","dim":[4,16,6,6],'
+    b'"stride":[576,1,96,16],"uid":1},{"data_type":"HALF","dim":[16,8,3,3],"stride":[72,1,24,8]'
+    b',"uid":2},{"data_type":"HALF","dim":[4,8,6,6],"name":"::DX","stride":[288,1,48,8],"uid":3'
+    b'}]}'
+)
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
 register_tensors(

@@ -24,13 +24,14 @@ from cudnn_bindgen.runtime.arguments cimport (
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
+    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "36bf451cfda171919e8d94d6e84cb7e3"
 GRAPH = {
@@ -187,10 +188,23 @@ def workspace_size():
     return graph_workspace_size(_graph)
 
 
-def load_plan(plan):
-    """Load the plan of a plan file (bytes or path) of this graph; reopens a closed module."""
-    from cudnn_bindgen.codegen.plan_file import read_plan_parts
-    replace_plan(_graph, PlanParts(**read_plan_parts(plan)))
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plans = _PLANS
+    if plan is not None:
+        from cudnn_bindgen.codegen.plan_file import read_plans
+        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    make_missing = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+        source = _STRUCTURE if plan is None else plan
+        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
+    replace_plans(_graph, plans, make_missing)
 
 
 def close():
@@ -225,6 +239,20 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+# The graph, for a plan to be made of. Nothing below is for reading.
+_STRUCTURE = (
+    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"DY":1,"EPSILON":6,"INV'
+    b'_VARIANCE":5,"MEAN":4,"SCALE":3,"X":2},"name":"","outputs":{"DBIAS":9,"DSCALE":8,"DX":7},'
+    b'"tag":"LAYER_NORM_BPROP"}],"tensors":[{"data_type":"BFLOAT16","dim":[2,4],"name":"dy","st'
+    b'ride":[1,2],"uid":1},{"data_type":"BFLOAT16","dim":[2,4],"name":"x","stride":[4,1],"uid":'
+    b'2},{"data_type":"BFLOAT16","dim":[1,4],"name":"w","stride":[4,1],"uid":3},{"data_type":"F'
+    b'LOAT","dim":[2,1],"name":"mean","stride":[1,1],"uid":4},{"data_type":"FLOAT","dim":[2,1],'
+    b'"name":"rstd","stride":[1,1],"uid":5},{"data_type":"FLOAT","dim":[1,1],"is_pass_by_value"'
+    b':true,"name":"eps","stride":[1,1],"uid":6},{"data_type":"BFLOAT16","dim":[2,4],"name":"dx'
+    b'","stride":[4,1],"uid":7},{"data_type":"BFLOAT16","dim":[1,4],"name":"dw","stride":[4,1],'
+    b'"uid":8},{"data_type":"BFLOAT16","dim":[1,4],"name":"db","stride":[4,1],"uid":9}]}'
+)
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
 register_tensors(

@@ -1,0 +1,48 @@
+"""Document → structure v2 as JSON text: all of the graph that a plan is made of, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cudnn_bindgen.codegen.dialects.document import Document
+
+# UBJSON has numbers beyond 64 bits as Decimal, which would become text.
+_ENCODER = msgspec.json.Encoder(order="sorted", decimal_format="number")
+
+
+def write_structure(document: Document) -> bytes:
+    """Return what reads back as the same structure, nulls and all.
+
+    The same bytes for the same graph, in whatever order, process and release it was written:
+    tensors by uid, keys sorted, no number of the graph, no versions of libraries.
+    """
+    structure = document.structure
+    nodes = zip(structure.nodes, document.raw_nodes, strict=True)
+    return _ENCODER.encode(
+        {
+            "json_version": "2.0",
+            "context": _fields(structure.context),
+            # Ports of version 1 are converted beside the raw node.
+            "nodes": [raw | _given(inputs=n.inputs, outputs=n.outputs) for n, raw in nodes],
+            "tensors": [_fields(item) for item in sorted(structure.tensors, key=_uid)],
+        }
+    )
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _fields(item: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields that a reader would not fill in with the same."""
+    return {
+        field.encode_name: getattr(item, field.name)
+        for field in msgspec.structs.fields(item)
+        if field.required or getattr(item, field.name) != field.default
+    }
+
+
+def _uid(item: Any) -> int:
+    return int(item.uid)

@@ -1,0 +1,3 @@
+from cudnn_bindgen.runtime.registered cimport Graph
+
+cdef list describe_graph(Graph* self)
