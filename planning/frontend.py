@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import re
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
 from cudnn_bindgen.codegen.dialects.document import ContextDocument
@@ -47,6 +49,22 @@ def load_frontend() -> Module:
     return frontend
 
 
+def frontend_version() -> str:
+    """Return the version that `load_frontend` would find, if possible without loading it.
+
+    Raises
+    ------
+    PlanError
+        As `load_frontend` does.
+    """
+    loaded = sys.modules.get("cudnn")
+    if loaded is None:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version("nvidia-cudnn-frontend")
+        loaded = load_frontend()
+    return str(getattr(loaded, "__version__", "0"))
+
+
 @contextmanager
 def refusals(frontend: Module, what: str, path: str = "") -> Iterator[None]:
     """Turn what the frontend raises into a RefusedError that says so."""
@@ -67,6 +85,14 @@ def refusals(frontend: Module, what: str, path: str = "") -> Iterator[None]:
         raise RefusedError(
             f"{what}: frontend {frontend.__version__} says: {said}", path=path
         ) from error
+
+
+def backend_version(frontend: Module) -> int | None:
+    """Return which cuDNN the frontend calls: 91900 is 9.19.0; None if it does not tell."""
+    if not hasattr(frontend, "backend_version"):
+        return None
+    with refusals(frontend, "cannot tell the version of cuDNN"):
+        return int(frontend.backend_version())
 
 
 def new_graph(frontend: Module, context: ContextDocument, handle: object = None) -> Graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from cudnn_bindgen.codegen.bundle import first_plan
 from cudnn_bindgen.codegen.errors import GraphFormatError
@@ -17,8 +18,15 @@ from cudnn_bindgen.planning.options import HEURISTICS, PlanOptions
 from cudnn_bindgen.planning.structure import Structure, read_structure
 
 
-def read_input(data: bytes, file: str = "", reading: ReadOptions = DEFAULT) -> Structure:
+def read_input(
+    data: bytes,
+    file: str = "",
+    reading: ReadOptions = DEFAULT,
+    bound: frozenset[int] | None = None,
+) -> Structure:
     """Read the graph that a plan is wanted of, as it was before lowering.
+
+    `bound` are the uids that callers bind, for a file that does not say.
 
     Raises
     ------
@@ -29,6 +37,8 @@ def read_input(data: bytes, file: str = "", reading: ReadOptions = DEFAULT) -> S
         structure = read_structure(read_document(first_plan(data, file), file, reading))
         if reading.strict and structure.warnings:
             raise structure.warnings[0]
+        if structure.bound is None:
+            structure = replace(structure, bound=bound)
         return undo_lowering(structure)
     except GraphFormatError as error:
         error.file = file

@@ -135,6 +135,8 @@ PLANNING_ALLOWED = {
     "build_plan": {"frontend", "implementation", "options", "rebuild", "structure"},
     "make_plan": {"build_plan", "constants", "frontend", "lowering", "options", "structure"},
     "command": {"constants", "make_plan", "options"},
+    "plan_cache": {"options", "structure"},
+    "missing": {"frontend", "make_plan", "options", "plan_cache"},
 }
 
 # And for recording, in a program that is not ours: what it writes on one side, what is read on the
