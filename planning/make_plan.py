@@ -33,8 +33,9 @@ def read_input(
     GraphFormatError
         `data` is no graph and no bundle of plans, or an odd graph and `reading` is strict.
     """
+    data = first_plan(data, file)
     try:
-        structure = read_structure(read_document(first_plan(data, file), file, reading))
+        structure = read_structure(read_document(data, file, reading))
         if reading.strict and structure.warnings:
             raise structure.warnings[0]
         if structure.bound is None:

@@ -10,7 +10,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from bundling import INDEX, bundle, make_zip, member_name, plan, two, unzip, with_index
+from bundling import INDEX, bundle, make_zip, member_name, plan, two, unzip, with_entry, with_index
 from documents import DATA, PLANS, add_graph, plan_document, to_json, to_ubjson
 
 from cudnn_bindgen import __version__
@@ -129,6 +129,18 @@ def test_a_module_has_all_plans() -> None:
     assert text.index(row % 91900) < text.index(row % 92700) < text.index("_PLANS = (")
 
 
+@pytest.mark.parametrize("name", ["scale_by_value", "sdpa_thd"])
+def test_plans_for_two_versions_of_cudnn_are_one_graph(name: str) -> None:
+    """What lowering exchanged for one of them is the same memory, so calls are the same."""
+    files = [(DATA / f"plans/cudnn-{v}-sm90/{name}.plan").read_bytes() for v in ("9.19", "9.27")]
+    alone = [bind(read_graph(file)) for file in files]
+    binding = bind_graphs(read_graphs(bundle(*reversed(files))))
+    assert binding.arguments == alone[0].arguments
+    assert [a.uid for a in binding.arguments] == [a.uid for a in alone[1].arguments]
+    assert binding.plans == (*alone[0].plans, *alone[1].plans)
+    assert len({plan.uids for plan in binding.plans}) == 1
+
+
 def test_an_argument_is_aligned_as_the_strictest_plan_asks() -> None:
     plans = [
         plan(cudnn=version, aligned_operands=aligned)
@@ -193,6 +205,9 @@ def test_a_warning_of_all_plans_is_given_once() -> None:
 
 def test_a_bundle_is_planned_as_its_graph() -> None:
     assert read_input(two()) == read_input(plan()) == read_input(first_plan(two()))
+    edited = with_entry(two(), 1, sm=80)
+    with pytest.raises(GraphFormatError, match=rf"^F/{member_name(cudnn='9.27.0')}: expected"):
+        read_input(edited, "F")
 
 
 def test_a_newer_structure_can_be_allowed() -> None:
