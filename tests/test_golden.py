@@ -1,7 +1,8 @@
-"""Case folders: ``input.json`` and what `emit` makes of it: ``expected/``, ``stderr.txt``.
+"""Case folders: ``input.*`` and what `emit` makes of it: ``expected/``, ``stderr.txt``.
 
-A new case is a folder with an input.json and one run with ``--update-golden``. Where there are
-``backward*.json``, graphs of its gradients, operators of PyTorch are emitted, too.
+A new case is a folder with an input.json, or an input.bundle, and one run with
+``--update-golden``. Where there are ``backward*.json``, graphs of its gradients, operators of
+PyTorch are emitted, too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ HOW_TO_UPDATE = "if that is meant: python -m pytest tests/test_golden.py --updat
 
 def emit(case: str, directory: Path) -> dict[str, str]:
     """Emit a case and return its golden files by their path in the case's folder."""
-    command = ["emit", "input.json", "-o", str(directory / f"{case}.pyx")]
+    [source] = Path().glob("input.*")
+    command = ["emit", str(source), "-o", str(directory / f"{case}.pyx")]
     backward = sorted(Path().glob("backward*.json"))
     command += ["--torch"] if backward else []
     command += [f"--backward={path}" for path in backward]
@@ -53,7 +55,7 @@ def test_case(
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text)
     golden = [path for path in folder.rglob("*") if path.is_file()]
-    golden = [path for path in golden if path.parent != folder or path.suffix != ".json"]
+    golden = [p for p in golden if p.parent != folder or p.suffix not in (".bundle", ".json")]
     expected = {str(path.relative_to(folder)): path.read_bytes().decode() for path in golden}
     assert sorted(files) == sorted(expected), HOW_TO_UPDATE
     for name, text in files.items():
