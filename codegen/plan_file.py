@@ -6,16 +6,16 @@ import os
 from pathlib import Path
 from typing import Any
 
-from cudnn_bindgen.codegen.binding import bind
+from cudnn_bindgen.codegen.bind_graphs import bind_graphs
+from cudnn_bindgen.codegen.bundle import read_graphs
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.plan_parts import PlanParts
-from cudnn_bindgen.codegen.read import read_graph
 
 
 def read_plans(
     source: bytes | str | os.PathLike[str], may_be_none: bool = False
 ) -> list[dict[str, Any]]:
-    """Read the plans of a file.
+    """Read the plans of a plan file or of a bundle.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def read_plans(
     Raises
     ------
     GraphFormatError
-        It is no graph file, or has no plan.
+        It is no graph file, has no plan, or is a bundle that is not as it was written.
     OSError
         It cannot be read.
     """
@@ -40,7 +40,7 @@ def read_plans(
         data, file = bytes(source), "plan"
     else:
         data, file = Path(source).read_bytes(), os.fspath(source)
-    plans = bind(read_graph(data, file)).plans
+    plans = bind_graphs(read_graphs(data, file)).plans
     if not plans and not may_be_none:
         refusal = GraphFormatError(
             "expected a plan, got structure only",

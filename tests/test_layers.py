@@ -88,7 +88,7 @@ ALLOWED = {
     "compile_all": {"compile"},
     "command_errors": BASE,
     "command_options": {*BASE, "options", "overrides"},
-    "plan_file": {*BASE, "binding", "plan_parts", "read"},
+    "plan_file": {*BASE, "bind_graphs", "bundle", "plan_parts"},
     "dialects.__init__": {
         *(BASE | {"options", "dialects.document"}),
         *("dialects.plan", "dialects.log", "dialects.structure", "dialects.int_list"),

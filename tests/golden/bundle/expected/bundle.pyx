@@ -18,13 +18,14 @@ from cudnn_bindgen.runtime.arguments cimport (
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plan, set_graph_policy,
+    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "6454fb36ea3a986906c2a82686989235"
 GRAPH = {
@@ -132,13 +133,23 @@ def workspace_size():
     return graph_workspace_size(_graph)
 
 
-def load_plan(plan=None):
-    """Load the embedded plan, or that of a plan file (bytes or path); reopens a closed module."""
-    parts = _PLANS[0]
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the embedded plans, or those of a file (bytes or path); reopens a closed module.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plans = _PLANS
     if plan is not None:
-        from cudnn_bindgen.codegen.plan_file import read_plan_parts
-        parts = PlanParts(**read_plan_parts(plan))
-    replace_plan(_graph, parts)
+        from cudnn_bindgen.codegen.plan_file import read_plans
+        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    make_missing = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+        source = _STRUCTURE if plan is None else plan
+        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
+    replace_plans(_graph, plans, make_missing)
 
 
 def close():
@@ -173,7 +184,16 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# The plans, for the runtime to hand to cuDNN. Nothing below is for reading.
+# The graph, for a plan to be made of. Nothing below is for reading.
+_STRUCTURE = (
+    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"axis":null,"inputs":{"IN_0":1,"I'
+    b'N_1":2},"mode":"ADD","name":"","outputs":{"OUT_0":3},"tag":"POINTWISE"}],"tensors":[{"dat'
+    b'a_type":"BFLOAT16","dim":[2,4],"name":"tensor_1","stride":[4,1],"uid":1},{"data_type":"BF'
+    b'LOAT16","dim":[2,4],"name":"tensor_2","stride":[4,1],"uid":2},{"data_type":"BFLOAT16","di'
+    b'm":[2,4],"name":"::OUT_0","stride":[4,1],"uid":3}]}'
+)
+# For the runtime to hand to cuDNN.
 _PLANS = (
     PlanParts(
         fingerprint=FINGERPRINT,
