@@ -18,7 +18,7 @@ from cudnn_bindgen.codegen.bundle import Key, first_plan
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.fingerprint import fingerprint
 from cudnn_bindgen.codegen.graph import dotted
-from cudnn_bindgen.codegen.plan_file import read_plan_parts
+from cudnn_bindgen.codegen.plan_file import read_plans
 from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.codegen.text import shorten
 from cudnn_bindgen.planning.frontend import backend_version, frontend_version, load_frontend
@@ -143,7 +143,7 @@ class _Missing:
                 f"expected a plan for {device}, got one for {found}",
                 hint="it is made for the current CUDA device, by the cuDNN that the frontend calls",
             )
-        parts = read_plan_parts(data)
+        [parts] = read_plans(data)
         if parts["fingerprint"] != self.fingerprint:
             raise PlanError(
                 f"expected a plan of graph {self.fingerprint}, got one of {parts['fingerprint']}",
