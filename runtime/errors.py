@@ -127,8 +127,9 @@ class PlanMissingError(PlanMismatchError):
 
 
 def _device(sm: int, sm_count: int, cudnn_version: int) -> str:
-    count = f"{sm_count} multiprocessors" if sm_count else "any number of multiprocessors"
-    return f"SM {sm} with {count} under cuDNN {cudnn_version}"
+    major, minor, patch = cudnn_version // 10000, cudnn_version // 100 % 100, cudnn_version % 100
+    count = sm_count or "any number of"
+    return f"SM {sm} with {count} multiprocessors under cuDNN {major}.{minor}.{patch}"
 
 
 class PlanNotLoadedError(BindingError):

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +27,7 @@ from cases import CASES, GRAPHS, Case
 from hypothesis import settings
 from launch_recording import Moving
 from operands import Operands
+from plan_sets import HERE, THERE, made_for
 from standin import Standin
 
 from cudnn_bindgen.codegen.binding import bind
@@ -48,8 +50,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 CALLER = "caller"
 """A module that calls thd's `enqueue` without the GIL, as other people's Cython code would."""
 
+SEVERAL = "several"
+"""A module of a graph with a plan for each of two kinds of device."""
+
 WRITTEN = Path(__file__).parent / "cython"
 """Modules that are written by hand. What they cimport must be loaded first."""
+
+
+def several_plans() -> list[bytes]:
+    """Return the plan files that SEVERAL is made of."""
+    return [made_for("parts", HERE), made_for("kept", THERE)]
 
 
 def caller_text() -> str:
@@ -99,6 +109,10 @@ class Builds:
         source = WRITTEN / f"{module}.pyx"
         if source.exists():
             return {source.name: source.read_text()}
+        if module == SEVERAL:
+            bindings = [bind(read_graph(plan)) for plan in several_plans()]
+            plans = tuple(binding.plans[0] for binding in bindings)
+            return render(replace(bindings[0], plans=plans), module, f"{module}.bundle")
         graph = read_graph((GRAPHS | overriding.GRAPHS | tensor_cases.GRAPHS)[module])
         binding = bind(graph, overriding.OPTIONS.get(module))
         return render(binding, module, f"{module}.plan")
