@@ -73,11 +73,12 @@ def refusals(frontend: Module, what: str, path: str = "") -> Iterator[None]:
     except PlanError:
         raise
     # ValueError and TypeError are what its Python part raises, RuntimeError what its C++ part does;
-    # cudnnGraphNotSupportedError is the reason of cuDNN.
+    # cudnnGraphNotSupportedError is the reason of cuDNN; ImportError a package of its own that is
+    # missing (cuda.bindings, from 1.29 on).
     except (
         frontend.cudnnGraphNotSupportedError,
         *(ArithmeticError, AttributeError, LookupError),
-        *(RuntimeError, TypeError, ValueError),
+        *(ImportError, RuntimeError, TypeError, ValueError),
     ) as error:
         said = " ".join(str(error).split()) or type(error).__name__
         if "incompatible function arguments" in said:  # and then all that it would take

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from documents import DATA, Document, node, plan_document, scalar, tensor, to_json, to_ubjson
 
+from cudnn_bindgen.codegen.binding import bind
 from cudnn_bindgen.codegen.fingerprint import fingerprint
 from cudnn_bindgen.codegen.graph import Graph
 from cudnn_bindgen.codegen.lowering import as_built
@@ -100,6 +101,11 @@ def test_one_graph_planned_by_two_versions_of_cudnn() -> None:
     assert fingerprint(old) == fingerprint(new)
     # In memory nothing was exchanged.
     assert as_built(old).tensors[:12] == as_built(new).tensors[:12] == new.tensors[:12]
+    # So the plan of one loads into the module of the other.
+    here, there = bind(old), bind(new)
+    assert [(a.uid, a.name) for a in here.arguments] == [(a.uid, a.name) for a in there.arguments]
+    assert here.plans[0].uids == there.plans[0].uids
+    assert here.plans[0].constants != there.plans[0].constants
 
 
 @pytest.mark.parametrize("way", ["AUTO", "COMPOSITE", "UNIFIED", None])

@@ -11,8 +11,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from documents import DATA
 from standin import build as build_standin
 
 from cudnn_bindgen.codegen.fingerprint import fingerprint
@@ -21,29 +23,36 @@ from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.planning.compare import compare
 from cudnn_bindgen.planning.make_plan import read_input
 
-LOWER = Path(__file__).parent / "frontend" / "lower.py"
 VERSIONS = ("91300", "91900", "92800")
 
 Dumps = dict[str, dict[str, tuple[str, str]]]
 
 
 @pytest.fixture(scope="module")
-def dumps(tmp_path_factory: pytest.TempPathFactory) -> Dumps:
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         importlib.metadata.version("nvidia-cudnn-frontend")
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("nvidia-cudnn-frontend is not installed")
-    libraries = build_standin(tmp_path_factory.mktemp("standin")).cudnn.parent
+    return build_standin(tmp_path_factory.mktemp("standin")).cudnn.parent
+
+
+def run_frontend(libraries: Path, program: str, *arguments: str) -> Any:
     path = os.environ.get("LD_LIBRARY_PATH")
     done = subprocess.run(
-        [sys.executable, str(LOWER), *VERSIONS],
+        [sys.executable, str(Path(__file__).parent / "frontend" / program), *arguments],
         env=os.environ | {"LD_LIBRARY_PATH": f"{libraries}:{path}" if path else str(libraries)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: Dumps = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def dumps(libraries: Path) -> Dumps:
+    found: Dumps = run_frontend(libraries, "lower.py", *VERSIONS)
     return found
 
 
@@ -91,3 +100,12 @@ def test_lowering_did_something(dumps: Dumps) -> None:
         for before, _ in dumps["sdpa_window"].values()
     }
     assert ways == {"COMPOSITE", "UNIFIED"}
+
+
+def test_an_implementation_that_an_older_cudnn_does_not_have(libraries: Path) -> None:
+    plan = DATA / "plans" / "cudnn-9.27-sm90" / "sdpa_thd.plan"
+    found = run_frontend(libraries, "implement.py", str(plan), *VERSIONS)
+    assert [refusal for _, refusal in found.values()] == ["", "", ""]
+    assert "Unified SDPA node requires" in found["91300"][0]
+    assert "unified SDPA node requires" in found["91900"][0]
+    assert found["92800"][0] == ""

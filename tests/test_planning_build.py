@@ -145,6 +145,16 @@ def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         planned(monkeypatch, Frontend(graph(), GOOD, has_gpu=False))
 
 
+def test_a_package_that_the_frontend_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def create_handle() -> object:
+        raise ModuleNotFoundError("No module named 'cuda.bindings'")
+
+    fake = Frontend(graph(), GOOD)
+    fake.create_handle = create_handle  # type: ignore[method-assign]
+    with pytest.raises(PlanError, match=r"got none: .* says: No module named 'cuda\.bindings'"):
+        planned(monkeypatch, fake)
+
+
 def test_another_graph_in_the_dump_or_in_the_plan_file(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = copy.deepcopy(graph())
     changed["tensors"][0]["stride"] = [5, 1]
