@@ -170,6 +170,9 @@ class PlanInfo:
     aligned_operands: tuple[tuple[int, int], ...]
     frontend_workspace_size: int
     behavior_notes: tuple[str, ...]
+    # How the plan was chosen, for codegen/evidence.py to read; None if the file does not say, empty
+    # if it says what is no text.
+    evidence: str | None = None
 
     @property
     def bound_uids(self) -> set[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -11,6 +11,7 @@ from msgspec import Meta
 from cudnn_bindgen.codegen.dialects.decode import decode_json_as, placed
 from cudnn_bindgen.codegen.dialects.document import Int64, PlanDocument
 from cudnn_bindgen.codegen.errors import OTHER_GRAPH, GraphFormatError
+from cudnn_bindgen.codegen.evidence import MAX_BYTES
 from cudnn_bindgen.codegen.graph import PlanInfo, Replacement, Tensor, WorkspacePart
 from cudnn_bindgen.codegen.scalar import read_float, read_scalar
 
@@ -71,6 +72,7 @@ def read_plan(document: PlanDocument, tensors: Iterable[Tensor]) -> PlanInfo:
         aligned_operands=tuple(sorted(aligned.items())),
         frontend_workspace_size=document.fe_workspace_size,
         behavior_notes=tuple(note for notes in document.behavior_notes for note in notes if note),
+        evidence=_read_evidence(document.cudnn_bindgen),
     )
     _check_uids(plan, {tensor.uid for tensor in tensors})
     _check_roles(plan)
@@ -101,6 +103,12 @@ def _engine(engine: _Engine) -> str:
         )
     knobs = [f"{name}={value}" for name, value in sorted(engine.knobChoices.items())]
     return " ".join([f"engine {engine.engineId}", *knobs]).replace("CUDNN_KNOB_TYPE_", "")
+
+
+def _read_evidence(found: Any) -> str | None:
+    if isinstance(found, str) and len(found) <= MAX_BYTES:
+        return found
+    return None if found is None else ""
 
 
 def _read_part(

@@ -14,9 +14,10 @@ from rich.table import Table
 from cudnn_bindgen.codegen.binding import Argument, Binding
 from cudnn_bindgen.codegen.bundle import merge_warnings
 from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.evidence import as_plain, as_rows, read_evidence, summarize
 from cudnn_bindgen.codegen.graph import Graph, PlanInfo, dotted
 from cudnn_bindgen.codegen.plan_parts import PlanParts
-from cudnn_bindgen.codegen.read import Entry
+from cudnn_bindgen.codegen.read import Entry, read_graph
 from cudnn_bindgen.codegen.text import shorten
 
 # A refusal may hold for each of thousands of tensors.
@@ -62,6 +63,7 @@ def _plan(plan: PlanParts, info: PlanInfo) -> dict[str, Any]:
         "sm_count": plan.sm_count,
         "engine": plan.engine,
         "behavior_notes": list(info.behavior_notes),
+        "evidence": _evidence(info),
         "bytes": len(plan.text),
         "constants": [
             {"uid": uid, "data_type": value.data_type, "bits": value.data[::-1].hex()}
@@ -77,6 +79,14 @@ def _plan(plan: PlanParts, info: PlanInfo) -> dict[str, Any]:
             for source, target, offset in plan.replacements
         ],
     }
+
+
+def _evidence(plan: PlanInfo) -> dict[str, Any] | None:
+    """Return how the plan was chosen; no members if that cannot be read."""
+    if plan.evidence is None:
+        return None
+    found = read_evidence(plan.evidence)
+    return {} if found is None else as_plain(found)
 
 
 def _axes(binding: Binding, argument: Argument) -> dict[str, Any]:
@@ -197,15 +207,34 @@ def _print_plan(console: Console, plan: dict[str, Any]) -> None:
         f"workspace: {plan['frontend_workspace_size']} bytes of the frontend's, and cuDNN's own, "
         "which it tells once the plan is on a device"
     )
+    _print_evidence(console, plan["evidence"])
     for part in ("constants", "workspace_parts", "replacements"):
         _print(console, part.replace("_", " "), plan[part])
 
 
-def _console() -> Console:
+def print_candidates(data: bytes) -> None:
+    """Print on standard error how the plan of a plan file was chosen."""
+    plan = read_graph(data).plan
+    if plan is not None:
+        _print_evidence(_console(stderr=True), _evidence(plan))
+
+
+def _print_evidence(console: Console, evidence: dict[str, Any] | None) -> None:
+    if evidence is None:
+        return
+    if not evidence:
+        console.print("chosen: cannot be read")
+        return
+    console.print(f"chosen: {escape(shorten(summarize(evidence), 190))}")
+    _print(console, "candidates", as_rows(evidence), width=80)
+
+
+def _console(*, stderr: bool = False) -> Console:
     # Cut to a terminal's width, but not for a pipe, where rich would assume 80 columns.
     # No emoji: a tensor may be named ":x:".
-    width = None if sys.stdout.isatty() else 200
-    return Console(highlight=False, emoji=False, width=width)
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else 200
+    return Console(stderr=stderr, highlight=False, emoji=False, width=width)
 
 
 def _print(console: Console, title: str, rows: list[dict[str, Any]], width: int = 60) -> None:

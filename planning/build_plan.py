@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from cudnn_bindgen.codegen.errors import PlanError
+from cudnn_bindgen.codegen.evidence import Candidate
+from cudnn_bindgen.planning.autotune import Tuning, Watch, autotune, unwatched
+from cudnn_bindgen.planning.candidates import (
+    ask_heuristics,
+    build_at,
+    none_left,
+    own_plans,
+    refused,
+    serialize,
+)
+from cudnn_bindgen.planning.cuda import load_cuda
+from cudnn_bindgen.planning.evidence import Choice, add_evidence
 from cudnn_bindgen.planning.frontend import Graph, Module, RefusedError, find_member, refusals
 from cudnn_bindgen.planning.implementation import leave_open, named
 from cudnn_bindgen.planning.options import PlanOptions
 from cudnn_bindgen.planning.rebuild import check_dump, rebuild
 from cudnn_bindgen.planning.structure import Structure
-
-# Ids from here on are not cuDNN's: the frontend has kernels of its own, which no binding can run.
-_FIRST_FOREIGN_ENGINE = 10_000
-
-# Of the plans that do not build, how many reasons are told.
-_TOLD = 3
 
 
 def build_plan(
@@ -25,8 +31,9 @@ def build_plan(
     options: PlanOptions,
     frontend: Module,
     tell: Callable[[str], None] = lambda text: None,
+    watch: Watch = unwatched,
 ) -> bytes:
-    """Return a plan file for the current CUDA device.
+    """Return a plan file for the current CUDA device, with how the plan was chosen in it.
 
     The structure in the plan file is compared with `structure` once more: what lowering changes
     beyond docs/plans.md is an error. `tell` is told if attention is not implemented as it is there.
@@ -36,11 +43,12 @@ def build_plan(
     PlanError
         There is no GPU, the graph is not rebuilt as it is, or cuDNN has no plan for it.
     """
+    tuning = Tuning(load_cuda(), watch) if options.autotune else None
     with refusals(frontend, "expected a GPU that cuDNN can use, got none"):
         handle = frontend.create_handle()
     refusal = ""
     try:
-        data, refusal = _serialized_somehow(structure, constants, options, frontend, handle)
+        data, refusal = _serialized_somehow(structure, constants, options, frontend, handle, tuning)
     except BaseException as error:
         _forget_frames(error)
         raise
@@ -62,13 +70,14 @@ def _serialized_somehow(
     options: PlanOptions,
     frontend: Module,
     handle: object,
+    tuning: Tuning | None,
 ) -> tuple[bytes, str]:
     """Return the plan file of a graph as it is, or with attention as the frontend chooses.
 
     And why it is the latter: what the former was refused for.
     """
     try:
-        return _serialized(structure, constants, options, frontend, handle), ""
+        return _serialized(structure, constants, options, frontend, handle, tuning), ""
     except RefusedError as error:
         free = leave_open(structure)
         if free == structure:
@@ -76,7 +85,7 @@ def _serialized_somehow(
         _forget_frames(error)
         refused = error
     try:
-        data = _serialized(free, constants, options, frontend, handle)
+        data = _serialized(free, constants, options, frontend, handle, tuning)
     except PlanError as error:
         _forget_frames(error)
         if error.problem == refused.problem:
@@ -95,11 +104,20 @@ def _serialized(
     options: PlanOptions,
     frontend: Module,
     handle: object,
+    tuning: Tuning | None,
 ) -> bytes:
     graph = rebuild(structure, constants, frontend, handle)
-    _choose(graph, options, frontend)
-    with refusals(frontend, "cannot serialize the plan"):
-        return bytes(graph.serialize())
+    with refusals(frontend, "cuDNN does not take the graph"):
+        graph.build_operation_graph()
+    if options.engine is not None:
+        choice = _pin(graph, options, frontend)
+    else:
+        ask_heuristics(graph, options, frontend)
+        if tuning is None:
+            choice = _take_first(graph, options, frontend)
+        else:
+            choice = autotune(graph, options.max_workspace, frontend, handle, tuning)
+    return add_evidence(serialize(graph, frontend), choice, options, frontend)
 
 
 def _forget_frames(error: BaseException | None) -> None:
@@ -112,38 +130,23 @@ def _forget_frames(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-def _choose(graph: Graph, options: PlanOptions, frontend: Module) -> None:
-    """Build the plan that `options` ask for; it is then the graph's candidate."""
-    with refusals(frontend, "cuDNN does not take the graph"):
-        graph.build_operation_graph()
-    if options.engine is not None:
-        _pin(graph, options, frontend)
-        return
-    modes = [
-        find_member(frontend, "heur_mode", name, "--heuristics") for name in options.heuristics
-    ]
-    with refusals(frontend, "cuDNN has no plan for the graph"):
-        graph.create_execution_plans(modes)
-        if options.max_workspace is not None:
-            graph.deselect_workspace_greater_than(options.max_workspace)
-    reasons, only_limit = [], True
-    for index in _own_plans(graph):
+def _take_first(graph: Graph, options: PlanOptions, frontend: Module) -> Choice:
+    """Build the first plan that builds; it is then the graph's candidate."""
+    candidates, only_limit = [], True
+    for index in own_plans(graph):
         try:
-            _build_at(graph, index, options.max_workspace, frontend)
+            size = build_at(graph, index, options.max_workspace, frontend)
         except PlanError as error:
-            reasons.append(error.problem)
+            candidates.append(refused(Candidate(index, "refused"), "refused", error.problem))
             only_limit &= not isinstance(error, RefusedError)
         else:
-            return
-    told = "; ".join(reasons[:_TOLD]) or "it offers none of its own"
-    more = f"; and {len(reasons) - _TOLD} more" if len(reasons) > _TOLD else ""
-    # Where it is the user's limit alone, another graph would not do.
-    kind = PlanError if reasons and only_limit else RefusedError
-    raise kind(f"cuDNN has no plan for the graph: {told}{more}")
+            candidates.append(Candidate(index, "taken", workspace=size))
+            return Choice("heuristics", index, tuple(candidates))
+    raise none_left(candidates, only_limit)
 
 
-def _pin(graph: Graph, options: PlanOptions, frontend: Module) -> None:
-    """Build one engine with its knobs."""
+def _pin(graph: Graph, options: PlanOptions, frontend: Module) -> Choice:
+    """Build one engine with its knobs; it is then the graph's candidate."""
     knobs = {
         find_member(frontend, "knob_type", name, "--knobs"): value
         for name, value in options.knobs.items()
@@ -151,26 +154,5 @@ def _pin(graph: Graph, options: PlanOptions, frontend: Module) -> None:
     with refusals(frontend, f"cuDNN does not take engine {options.engine}"):
         graph.create_execution_plan(options.engine, knobs)
         index = graph.get_execution_plan_count() - 1
-    _build_at(graph, index, options.max_workspace, frontend)
-
-
-def _own_plans(graph: Graph) -> Iterator[int]:
-    """Yield the positions of cuDNN's own plans, the best first.
-
-    Frontend 1.27 and newer rank plans of their own kernels among them.
-    """
-    plans = getattr(graph, "plans", None)
-    if plans is None:
-        yield from range(graph.get_execution_plan_count())
-        return
-    for index, plan in enumerate(plans):
-        if 0 <= plan.engine_id < _FIRST_FOREIGN_ENGINE:
-            yield index
-
-
-def _build_at(graph: Graph, index: int, limit: int | None, frontend: Module) -> None:
-    with refusals(frontend, f"plan {index} does not build"):
-        graph.build_plan_at_index(index)
-        size = graph.get_workspace_size_plan_at_index(index)
-    if limit is not None and size > limit:
-        raise PlanError(f"plan {index}: expected a workspace of at most {limit} bytes, got {size}")
+    size = build_at(graph, index, options.max_workspace, frontend)
+    return Choice("engine", index, (Candidate(index, "taken", workspace=size),))

@@ -22,6 +22,7 @@ Examples:
   cudnn-bindgen plan attn.json                          # attn.plan here, for this GPU
   cudnn-bindgen plan run.log --index 2 -o attn.plan
   cudnn-bindgen plan scale.json --const "mul::IN_1=0.5" # a constant that no file holds
+  cudnn-bindgen plan attn.json --autotune               # the fastest of all, by measurement
   cudnn-bindgen plan attn.json --engine 8 --knobs STAGES=2,TILE_SIZE=3
 """
 )
@@ -48,6 +49,11 @@ Examples:
     metavar="MODE,...",
     help="cuDNN's heuristics to ask, in this order.",
 )
+@click.option(
+    "--autotune",
+    is_flag=True,
+    help="Run all plans on the GPU and take the fastest; needs PyTorch.",
+)
 @click.option("--engine", type=click.IntRange(min=0), help="Take this engine, ask no heuristics.")
 @click.option("--knobs", metavar="KNOB=N,...", help="Knobs of --engine.")
 @click.option(
@@ -63,6 +69,7 @@ def plan(
     constants: tuple[str, ...],
     arguments: tuple[str, ...],
     heuristics: str,
+    autotune: bool,
     engine: int | None,
     knobs: str | None,
     max_workspace: int | None,
@@ -80,7 +87,7 @@ def plan(
     if knobs is not None and engine is None:
         raise PlanError("--knobs: expected --engine, got none")
     modes = tuple(filter(None, (mode.strip() for mode in heuristics.split(","))))
-    options = PlanOptions(modes, engine, parse_knobs(knobs or ""), max_workspace)
+    options = PlanOptions(modes, engine, parse_knobs(knobs or ""), max_workspace, autotune)
     target = output or Path("graph.plan" if is_stdin(graph) else f"{graph.stem}.plan")
     if not is_stdin(graph) and target.exists() and target.samefile(graph):
         raise PlanError(f"--output: expected another file than GRAPH, got {target}")
@@ -93,7 +100,13 @@ def plan(
         click.echo(printable(f"{file}: {text}"), err=True)
 
     try:
-        data = make_plan(structure, said, options, tell)
+        if autotune:
+            from cudnn_bindgen.planning.progress import progress_bar
+
+            with progress_bar() as watch:
+                data = make_plan(structure, said, options, tell, watch)
+        else:
+            data = make_plan(structure, said, options, tell)
     except PlanError as error:
         error.file = file
         raise
@@ -101,4 +114,8 @@ def plan(
 
     # As text with each byte kept, which is what the one atomic writer takes.
     write_files(target.parent, {target.name: data.decode("utf-8", "surrogateescape")})
+    if autotune:
+        from cudnn_bindgen.codegen.show import print_candidates
+
+        print_candidates(data)
     click.echo(printable(f"{target}: {describe(data)}"), err=True)

@@ -10,6 +10,7 @@ from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.graph import dotted
 from cudnn_bindgen.codegen.options import DEFAULT, ReadOptions
 from cudnn_bindgen.codegen.read import read_document, read_graph
+from cudnn_bindgen.planning.autotune import Watch, unwatched
 from cudnn_bindgen.planning.build_plan import build_plan
 from cudnn_bindgen.planning.constants import NOTHING, Constants, resolve_constants
 from cudnn_bindgen.planning.frontend import load_frontend
@@ -51,6 +52,7 @@ def make_plan(
     constants: Constants = NOTHING,
     options: PlanOptions = HEURISTICS,
     tell: Callable[[str], None] = lambda text: None,
+    watch: Watch = unwatched,
 ) -> bytes:
     """Make a plan for the current CUDA device.
 
@@ -64,11 +66,14 @@ def make_plan(
         Which plan to take.
     tell
         Called with a line of text if the plan is not quite what was asked for, but right.
+    watch
+        Told how far autotuning has come.
 
     Returns
     -------
     bytes
-        What ``graph.serialize()`` returned, proven to hold the graph.
+        What ``graph.serialize()`` returned, proven to hold the graph, with how the plan was chosen
+        (`cudnn_bindgen.codegen.evidence`).
 
     Raises
     ------
@@ -76,7 +81,7 @@ def make_plan(
         The graph cannot be rebuilt, or cuDNN has no plan for it on this device.
     """
     values = resolve_constants(structure, constants)
-    return build_plan(structure, values, options, load_frontend(), tell)
+    return build_plan(structure, values, options, load_frontend(), tell, watch)
 
 
 def describe(plan: bytes) -> str:

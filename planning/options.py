@@ -23,12 +23,19 @@ class PlanOptions:
         Knob → value; a knob that is not set keeps the engine's own value.
     max_workspace
         Pass over plans that need more bytes; None for any number.
+    autotune
+        Run all plans that the heuristics offer and take the fastest, not the first.
     """
 
     heuristics: tuple[str, ...] = ("A", "FALLBACK")
     engine: int | None = None
     knobs: Mapping[str, int] = field(default_factory=dict)
     max_workspace: int | None = None
+    autotune: bool = False
+
+    def __post_init__(self) -> None:
+        if self.autotune and self.engine is not None:
+            raise PlanError("--autotune: expected no --engine, which leaves nothing to compare")
 
 
 HEURISTICS = PlanOptions()

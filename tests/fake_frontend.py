@@ -6,8 +6,9 @@ with the real frontend (test_planning_rebuild.py), how plans are chosen takes a 
 
 from __future__ import annotations
 
+import json
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -21,11 +22,19 @@ class NotSupportedError(RuntimeError):
 
 @dataclass
 class Candidate:
-    """A plan that heuristics offer: its engine, its workspace, or why it does not build."""
+    """A plan that heuristics offer: its engine, its workspace, or why it does not build.
+
+    `computes` is what it does when it is executed, with addresses by uid; `stuck` why it does not
+    serialize, `idle` why it does not run.
+    """
 
     engine_id: int
     workspace: int = 0
     reason: str = ""
+    knobs: dict[str, int] = field(default_factory=dict)
+    computes: Callable[[Mapping[int, int]], None] | None = None
+    stuck: str = ""
+    idle: str = ""
 
 
 class Enum:
@@ -52,7 +61,8 @@ class Frontend:
     """The module ``cudnn``.
 
     `raw` is the graph that every graph is; `in_plan` the one in a plan file, if another. `refuses`
-    holds a message for each method of a graph that raises one.
+    holds a message for each method of a graph that raises one. `serializes` is the position of the
+    plan that is serialized, if not the one that was built last.
     """
 
     raw: Document
@@ -62,11 +72,13 @@ class Frontend:
     has_gpu: bool = True
     is_lazy: bool = False
     has_list: bool = True
+    serializes: int | None = None
     __version__: str = "1.32.0"
 
     def __post_init__(self) -> None:
         self.calls: list[str] = []
         self.live_handles = 0
+        self.streams: list[int] = []
         self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
         self.data_type = Enum("BFLOAT16", "FLOAT", "HALF")
         self.heur_mode = Enum("A", "B", "FALLBACK")
@@ -83,6 +95,9 @@ class Frontend:
     def destroy_handle(self, handle: object) -> None:
         assert not self.graphs, "a graph outlives its handle"
         self.live_handles -= 1
+
+    def set_stream(self, handle: object, stream: int) -> None:
+        self.streams.append(stream)
 
     def pygraph(self, **options: Any) -> Any:
         graph = Graph(self)
@@ -151,7 +166,27 @@ class Graph:
 
     def serialize(self) -> list[int]:
         self.called("serialize", self.candidate)
-        return list(to_ubjson(plan_document(self.frontend.in_plan or self.frontend.raw)))
+        index = self.candidate if self.frontend.serializes is None else self.frontend.serializes
+        plan = self.offered[index]
+        if plan.stuck:
+            raise NotSupportedError(plan.stuck)
+        backend = {
+            "cudnnVersion": 91900,
+            "GPUProfile": {"deviceVer": 900, "multiProcessorCount": 132},
+            "engine": {"engineId": plan.engine_id, "knobChoices": plan.knobs},
+        }
+        raw = self.frontend.in_plan or self.frontend.raw
+        return list(to_ubjson(plan_document(raw, cudnn_backend_data=json.dumps(backend))))
+
+    def execute_plan_at_index(
+        self, tensor_dict: dict[int, int], workspace: int, index: int, handle: object
+    ) -> None:
+        plan = self.offered[index]
+        assert set(map(type, tensor_dict.values())) == {int} and workspace
+        if plan.idle:
+            raise NotSupportedError(plan.idle)
+        if plan.computes is not None:
+            plan.computes(tensor_dict)
 
 
 def installed(frontend: Frontend) -> SimpleNamespace:

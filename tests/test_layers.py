@@ -44,6 +44,7 @@ ALLOWED = {
     "graph": BASE,
     "lowering": {"errors", "graph", "naming", "scalar"},
     "fingerprint": {"graph", "lowering"},
+    "evidence": set(),
     "scalar": {*BASE, "graph", "dialects.document"},
     "source": BASE,
     "archive": {*DECODING, "source"},
@@ -60,7 +61,7 @@ ALLOWED = {
     },
     "write_structure": {"dialects.document"},
     "read_tensor": {*BASE, "dialects.document", "graph", "scalar"},
-    "read_plan": {*BASE, *DIALECTS, "graph", "scalar"},
+    "read_plan": {*BASE, *DIALECTS, "evidence", "graph", "scalar"},
     "check_graph": {*BASE, "graph", "lowering", "ports"},
     "axes": {"graph"},
     "overrides": BASE,
@@ -83,7 +84,7 @@ ALLOWED = {
     "render_torch": {*BASE, "binding", "render", "torch_autograd", "torch_operator"},
     "modules": {*BASE, "binding", "render", "render_torch", "torch_autograd", "torch_operator"},
     "output": BASE,
-    "show": {*BASE, "binding", "bundle", "graph", "plan_parts", "read"},
+    "show": {*BASE, "binding", "bundle", "evidence", "graph", "plan_parts", "read"},
     "compile": BASE,
     "compile_all": {"compile"},
     "command_errors": BASE,
@@ -132,9 +133,27 @@ PLANNING_ALLOWED = {
     "compare": {"implementation", "structure"},
     "constants": {"structure"},
     "rebuild": {"call", "compare", "frontend", "lowering", "replay", "structure"},
-    "build_plan": {"frontend", "implementation", "options", "rebuild", "structure"},
-    "make_plan": {"build_plan", "constants", "frontend", "lowering", "options", "structure"},
-    "command": {"constants", "make_plan", "options"},
+    "torch_types": set(),
+    "wanted": set(),
+    "port_values": {"torch_types", "wanted"},
+    "operands": {"port_values", "torch_types", "wanted"},
+    "agreement": {"torch_types", "wanted"},
+    "cuda": {"torch_types"},
+    "measure": {"agreement", "cuda", "operands", "torch_types", "wanted"},
+    "candidates": {"frontend", "options"},
+    "evidence": {"frontend", "options"},
+    "autotune": {
+        *("agreement", "candidates", "cuda", "evidence", "frontend", "measure", "wanted"),
+    },
+    "build_plan": {
+        *("autotune", "candidates", "cuda", "evidence", "frontend", "implementation"),
+        *("options", "rebuild", "structure"),
+    },
+    "make_plan": {
+        *("autotune", "build_plan", "constants", "frontend", "lowering", "options", "structure"),
+    },
+    "progress": {"autotune"},
+    "command": {"constants", "make_plan", "options", "progress"},
     "plan_cache": {"options", "structure"},
     "missing": {"frontend", "make_plan", "options", "plan_cache"},
 }
@@ -250,9 +269,11 @@ def test_planning_sees_only_what_stands_left_of_it(path: Path) -> None:
     found = imports(path)
     rooms = ("accelerating", "runtime", "recording", "templates", "cli")
     assert not within(found, *(f"{PACKAGE}.{room}" for room in rooms))
-    # The frontend is loaded by name, in one place, and only when a plan is made.
+    # The frontend and PyTorch are loaded by name, in one place, and only when a plan is made.
     assert not within(found, "cudnn", "cuda", "torch")
     assert ('import_module("cudnn")' in path.read_text()) == (path.stem == "frontend")
+    assert ('import_module("torch")' in path.read_text()) == (path.stem == "cuda")
+    assert bool(within(found, "rich")) == (path.stem == "progress")
     assert bool(within(found, "click")) == (path.stem == "command")
     seen = {n.split(".")[2] for n in within(found, f"{PACKAGE}.planning")}
     assert seen <= PLANNING_ALLOWED[name_of(path, "planning")]

@@ -15,6 +15,8 @@ from fake_frontend import Candidate, Frontend, installed
 
 from cudnn_bindgen.cli import main
 from cudnn_bindgen.codegen.errors import PlanError
+from cudnn_bindgen.codegen.evidence import Candidate as Tried
+from cudnn_bindgen.codegen.evidence import Evidence, Options, read_evidence
 from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.planning import frontend as loading
 from cudnn_bindgen.planning.make_plan import describe, make_plan, read_input
@@ -121,6 +123,41 @@ def test_a_pinned_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     with pytest.raises(PlanError, match=r"--knobs: expected a knob_type of .*, got SPEED"):
         planned(monkeypatch, Frontend(graph()), PlanOptions(engine=7, knobs={"SPEED": 2}))
+
+
+def evidence_of(data: bytes) -> Evidence:
+    plan = read_graph(data).plan
+    assert plan is not None and plan.evidence is not None
+    found = read_evidence(plan.evidence)
+    assert found is not None
+    return found
+
+
+def test_the_file_says_how_it_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Frontend(graph(), [Candidate(3, reason="too old"), *GOOD])
+    found = evidence_of(planned(monkeypatch, fake, PlanOptions(max_workspace=64)))
+    assert (found.method, found.frontend, found.cudnn) == ("heuristics", "1.32.0", 91900)
+    assert (found.sm, found.sm_count, found.chosen) == (90, 132, 1)
+    assert found.options == Options(("A", "FALLBACK"), max_workspace=64)
+    assert found.candidates == (
+        Tried(0, "refused", reason="plan 0 does not build: frontend 1.32.0 says: too old"),
+        Tried(1, "taken", 8, workspace=64),
+    )
+    assert (found.gpu, found.timing) == ("", None)
+    pinned = PlanOptions(engine=7, knobs={"STAGES": 2})
+    found = evidence_of(planned(monkeypatch, Frontend(graph()), pinned))
+    assert (found.method, found.chosen) == ("engine", 0)
+    assert found.options == Options((), 7, {"STAGES": 2})
+    assert found.candidates == (Tried(0, "taken", 7, workspace=0),)
+
+
+def test_what_is_serialized_must_be_a_plan_that_can_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = Frontend(graph(), GOOD, in_plan=graph() | {"nodes": []})
+    with pytest.raises(PlanError, match="cannot read the plan file: expected at least one node"):
+        planned(monkeypatch, broken)
+    assert broken.live_handles == 0
 
 
 @pytest.mark.parametrize(
@@ -236,7 +273,9 @@ def test_the_command_writes_a_plan(monkeypatch: pytest.MonkeyPatch, file: Path) 
     assert data == planned(monkeypatch, fake)
     result = run(monkeypatch, fake, [file, "-o", "deep/er.plan", "--max-workspace", "32"])
     assert result.exit_code == 0, result.output
-    assert Path("deep/er.plan").read_bytes() == data
+    assert Path("deep/er.plan").read_bytes() == planned(
+        monkeypatch, fake, PlanOptions(max_workspace=32)
+    )
 
 
 def test_a_constant_is_asked_for_and_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -268,6 +307,7 @@ def test_a_failure_is_one_line_and_no_file(monkeypatch: pytest.MonkeyPatch, file
         (["g.json", "-o", "g.json"], "--output: expected another file than GRAPH, got g.json"),
         (["g.json", "-o", "./g.json"], "--output: expected another file than GRAPH"),
         (["g.json", "--knobs", "STAGES=2"], "--knobs: expected --engine, got none"),
+        (["g.json", "--autotune", "--engine", "7"], "--autotune: expected no --engine, which"),
         (["g.json", "--const", "x"], "--const: expected NAME=VALUE, got x"),
         (["none.json"], "none.json: No such file or directory"),
     ],

@@ -90,6 +90,9 @@ class PlanDocument(msgspec.Struct, frozen=True):
     # Absent in plans serialized before frontend 1.30.
     aligned_operands: dict[str, tuple[Annotated[int, Meta(ge=0, le=2**20)], int]] = {}
     behavior_notes: list[list[str | None]] = []
+    # What `cudnn-bindgen plan` adds. Nothing is read from it that a binding needs, so that whatever
+    # stands there is no reason to refuse a plan.
+    cudnn_bindgen: Any = None
 
 
 class Document(msgspec.Struct, frozen=True):
