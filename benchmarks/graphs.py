@@ -200,119 +200,32 @@ def reference_graph(plan, handle):
 
 # -- Operands -------------------------------------------------------------------------------------
 
-_TORCH_NAMES = {
-    "BFLOAT16": "bfloat16",
-    "BOOLEAN": "bool",
-    "DOUBLE": "float64",
-    "FLOAT": "float32",
-    "FP8_E4M3": "float8_e4m3fn",
-    "FP8_E5M2": "float8_e5m2",
-    "HALF": "float16",
-    "INT32": "int32",
-    "INT64": "int64",
-}
-
 
 def make_operands(operands, generator, device):
     """Return fresh operands that are valid for the graph: uid → tensor.
 
-    Inputs are random, padding between elements included; every byte of an output is 0xFF, a NaN in
-    all float types. Scalars are CPU tensors, those with a default are left to the module.
+    As `cudnn-bindgen plan --autotune` makes them; scalars with a default are left to the module.
     """
-    named = {_stem(operand): operand for operand in operands}
-    lengths = _sequence_lengths(named, generator, device)
-    return {
-        operand.uid: _make_operand(operand, named, lengths, generator, device)
+    import torch
+
+    from cudnn_bindgen.planning import operands as planning
+    from cudnn_bindgen.planning.wanted import Wanted
+
+    wanted = [
+        # A module does not state ports, but names after them what the user did not name.
+        Wanted(
+            uid=operand.uid,
+            name=operand.argument,
+            port=operand.argument.removesuffix("_ptr").lower(),
+            role=operand.role,
+            data_type=operand.data_type.upper(),
+            dim=tuple(operand.dim),
+            stride=tuple(operand.stride),
+        )
         for operand in operands
         if operand.default is None
-    }
-
-
-def _make_operand(operand, named, lengths, generator, device):
-    import torch
-
-    dtype = getattr(torch, _TORCH_NAMES[operand.data_type.upper()])
-    if operand.role == "scalar":
-        value = torch.rand((), generator=generator, device=device).item() + 0.5
-        value = value if dtype.is_floating_point else 2
-        return torch.full(operand.dim or (1,), value, dtype=dtype)
-    dim, stride = tuple(operand.dim), _packed_stride(operand, named)
-    # Python's integers, not 32 bits: PyTorch writes strides of INT_MAX.
-    span = 0 if 0 in dim else 1 + sum((d - 1) * s for d, s in zip(dim, stride, strict=True))
-    if operand.role == "output":
-        flat = torch.full((span * dtype.itemsize,), 0xFF, dtype=torch.uint8, device=device)
-        flat = flat.view(dtype)
-    else:
-        values = _values(operand, named, lengths, span, dtype, generator, device)
-        flat = values.to(device=device, dtype=dtype)
-    return flat.as_strided(dim, stride)
-
-
-def _values(operand, named, lengths, count, dtype, generator, device):
-    import torch
-
-    def random_integers(low, high):
-        return torch.randint(low, high, (count,), generator=generator, device=device)
-
-    stem = _stem(operand)
-    if stem.startswith("seq_len"):
-        return torch.tensor(lengths["kv" if "kv" in stem else "q"])
-    if stem.endswith("ragged_offset"):
-        owner = named[stem.removesuffix("_ragged_offset")]
-        tokens = torch.tensor([0, *lengths[_side(owner)]], dtype=torch.int64).cumsum(0)
-        return tokens * owner.stride[_token_axis(owner)]
-    if stem.startswith("page_table"):
-        return random_integers(0, named[stem.removeprefix("page_table_")].dim[0])
-    if dtype == torch.bool:
-        return random_integers(0, 2)
-    if stem.startswith(("seed", "offset")):
-        return random_integers(0, 1 << 20)
-    if not dtype.is_floating_point:
-        raise ValueError(f"{operand.argument}: no rule for valid values of {operand.data_type}")
-    values = torch.randn(count, generator=generator, device=device)
-    # Stats is a log-sum-exp over a few hundred scores; far below it, exp(score - Stats) overflows.
-    return values * 0.5 + 6 if stem.startswith("stats") else values
-
-
-def _stem(operand):
-    return operand.argument.removesuffix("_ptr").lower()
-
-
-def _side(operand):
-    return "kv" if _stem(operand) in {"k", "v", "dk", "dv"} else "q"
-
-
-def _token_axis(operand):
-    # A lowered graph has K as its transpose; the other one of the two axes has stride 1.
-    return 2 if operand.stride[2] >= operand.stride[3] else 3
-
-
-def _packed_stride(operand, named):
-    # A ragged tensor's sequences follow each other; its batch stride is not used, and may be huge.
-    stride = tuple(operand.stride)
-    if f"{_stem(operand)}_ragged_offset" not in named:
-        return stride
-    axis = _token_axis(operand)
-    return (operand.dim[axis] * stride[axis], *stride[1:])
-
-
-def _sequence_lengths(named, generator, device):
-    import torch
-
-    lengths = {}
-    for side, owner in (("q", "q"), ("kv", "k")):
-        tensor = named.get(owner)
-        if tensor is None or len(tensor.dim) != 4:
-            continue
-        batch, longest = named["q"].dim[0], tensor.dim[_token_axis(tensor)]
-        pages = named.get(f"page_table_{owner}")
-        if pages is not None:
-            longest *= pages.dim[2]
-        lengths[side] = [longest] * batch
-        if f"seq_len_{side}" in named:
-            drawn = torch.randint(1, longest + 1, (batch,), generator=generator, device=device)
-            lengths[side] = drawn.tolist()
-    return lengths
+    ]
+    return planning.make_operands(torch, wanted, generator, device)
 
 
 def arguments(operands, tensors):
@@ -329,7 +242,9 @@ def storage(tensor):
     """Return every byte behind a tensor, padding included, as a view."""
     import torch
 
-    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+    from cudnn_bindgen.planning import torch_types
+
+    return torch_types.storage(torch, tensor)
 
 
 def clone(tensors):
