@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.graph import BITS
 from cudnn_bindgen.planning.port_values import Values
 from cudnn_bindgen.planning.torch_types import Tensor, Torch, element_type
@@ -62,8 +61,6 @@ def _make(torch: Torch, item: Wanted, ports: set[str], values: Values, device: A
 
 
 def _size(torch: Torch, item: Wanted, ports: set[str]) -> int:
-    if any(step < 0 for step in item.stride):
-        raise PlanError(f"{item.name}: expected no negative stride, got {list(item.stride)}")
     dtype = element_type(torch, item.data_type)
     bits = BITS[item.data_type] if dtype is None else 8 * dtype.itemsize
     return -(-span(item.dim, packed_stride(item, ports)) * bits // 8)

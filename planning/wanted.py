@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.binding import bind
+from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.graph import Graph
 
 # What the port of a tensor's offsets has behind that of the tensor.
@@ -71,7 +72,14 @@ def packed_stride(item: Wanted, ports: Collection[str]) -> tuple[int, ...]:
     """Return the strides that memory is needed for; `ports` are those of all operands.
 
     A ragged tensor's sequences follow each other; its batch stride is not used, and may be huge.
+
+    Raises
+    ------
+    PlanError
+        A stride is negative: the address would lie inside of the tensor's memory.
     """
+    if any(step < 0 for step in item.stride):
+        raise PlanError(f"{item.name}: expected no negative stride, got {list(item.stride)}")
     if f"{item.port}{RAGGED}" not in ports or len(item.dim) != 4:
         return item.stride
     axis = token_axis(item)
