@@ -171,8 +171,8 @@ class PlanInfo:
     frontend_workspace_size: int
     behavior_notes: tuple[str, ...]
     # How the plan was chosen, for codegen/evidence.py to read; None if the file does not say, empty
-    # if it says what is no text.
-    evidence: str | None = None
+    # if it says what is no text. No part of what the plan is.
+    evidence: str | None = field(default=None, compare=False)
 
     @property
     def bound_uids(self) -> set[int]:

@@ -178,7 +178,10 @@ class Values:
 
     @staticmethod
     def _no_rule(item: Wanted) -> PlanError:
-        return PlanError(f"{item.name}: no rule for valid values of {item.data_type} at its port")
+        return PlanError(
+            f"{item.name}: no rule for valid values of {item.data_type} at its port",
+            hint="plan without --autotune, which executes the graph",
+        )
 
 
 # Values of scalars that are no mere factors.

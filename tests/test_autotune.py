@@ -345,3 +345,76 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "1 2 STAGES=2 16 3.25 0.00 0.00 chosen" in [
         " ".join(line.split()) for line in shown.output.splitlines()
     ]
+
+
+# The GPU, as far as it can be told without one
+
+
+class Graph:
+    """A CUDA graph that remembers what is done with it; `fails` at its end, as invalid ones do."""
+
+    fails = False
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def capture_begin(self, capture_error_mode: str) -> None:
+        self.log.append(capture_error_mode)
+
+    def capture_end(self) -> None:
+        self.log.append("end")
+        if self.fails:
+            raise RuntimeError("capture was invalidated")
+
+
+def gpu_with(graph: type[Graph], made: list[Graph]) -> cuda.Cuda:
+    def make() -> Graph:
+        made.append(graph())
+        return made[-1]
+
+    properties = SimpleNamespace(name="GPU", L2_cache_size=50 << 20)
+    module = SimpleNamespace(
+        current_device=lambda: 1,
+        get_device_properties=lambda device: properties,
+        Stream=lambda device: SimpleNamespace(cuda_stream=4096),
+        CUDAGraph=make,
+    )
+    return cuda.Cuda(SimpleNamespace(device=lambda *name: name, cuda=module))
+
+
+def test_a_capture_ends_whatever_happens_in_it() -> None:
+    made: list[Graph] = []
+    gpu = gpu_with(Graph, made)
+    assert (gpu.name, gpu.l2_bytes, gpu.stream, gpu.device) == ("GPU", 50 << 20, 4096, ("cuda", 1))
+    calls: list[int] = []
+    assert gpu.capture([lambda: calls.append(1), lambda: calls.append(2)]) is made[0]
+    assert (calls, made[0].log) == ([1, 2], ["thread_local", "end"])
+
+    def refuse() -> None:
+        raise PlanError("plan 1 does not run")
+
+    class Invalid(Graph):
+        fails = True
+
+    for kind in (Graph, Invalid):
+        with pytest.raises(PlanError, match="plan 1 does not run"):
+            gpu_with(kind, made).capture([refuse])
+        assert made[-1].log == ["thread_local", "end"]
+    with pytest.raises(RuntimeError, match="invalidated"):
+        gpu_with(Invalid, made).capture([])
+
+
+def test_the_version_of_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gpu = gpu_with(Graph, [])
+    file = tmp_path / "version"
+    monkeypatch.setattr(cuda, "_DRIVER", file)
+    assert gpu.driver == ""
+    kinds = {
+        "580.65.06": "x86_64 Kernel Module  580.65.06  Sun Jul 27",
+        "575.57": "Open Kernel Module for x86_64  575.57  Release Build",
+    }
+    for version, kind in kinds.items():
+        file.write_text(f"NVRM version: NVIDIA UNIX {kind}\nGCC version:  gcc version 12.2.0\n")
+        assert gpu.driver == version
+    file.write_text("nothing of use\n")
+    assert gpu.driver == ""

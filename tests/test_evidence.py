@@ -138,7 +138,7 @@ def test_what_cannot_be_read_harms_nothing(name: str, tmp_path: Path) -> None:
     assert bind(graph) == bind(read_graph(to_ubjson(plan_document(add_graph()))))
     assert "chosen: cannot be read" in lines(run("show", path))
     shown = msgspec.json.decode(run("show", "--json", path).stdout)
-    assert shown["plan"]["evidence"] == {}
+    assert shown["plans"][0]["evidence"] == {}
     assert run("emit", path, "-o", tmp_path / "g.pyx").exit_code == 0
 
 
@@ -166,7 +166,7 @@ def test_show_prints_a_table(tmp_path: Path) -> None:
     assert "0 8 STAGES=2 64 5.25 0.12 0.00 agrees" in printed
     assert "1 refused plan 1 does not build: no [bold]kernel" in printed
     assert "2 3 STAGES=1 TILE=7 0 4.50 0.25 0.50 chosen" in printed
-    shown = msgspec.json.decode(run("show", "--json", path).stdout)["plan"]["evidence"]
+    shown = msgspec.json.decode(run("show", "--json", path).stdout)["plans"][0]["evidence"]
     assert msgspec.convert(shown, Evidence) == FULL
     assert shown["candidates"][1]["microseconds"] is None
 
@@ -193,4 +193,4 @@ def test_a_plan_without_any_shows_none(tmp_path: Path) -> None:
     path.write_bytes(to_ubjson(plan_document(add_graph())))
     assert not [line for line in lines(run("show", path)) if line.startswith("chosen")]
     shown = msgspec.json.decode(run("show", "--json", path).stdout)
-    assert shown["plan"]["evidence"] is None
+    assert shown["plans"][0]["evidence"] is None
