@@ -113,8 +113,8 @@ class Bench:
         steps, done = len(indices) * (1 + ROUNDS), 0
         with self._guarded("timing"), self.cuda.running():
             for index in indices:
-                executions[index] = self._executions(index)
                 try:
+                    executions[index] = self._executions(index)
                     captures[index] = self._captured(index, executions[index])
                 except (PlanError, *CUDA_ERRORS) as error:
                     found[index] = shorten(" ".join(str(error).split()), 300)

@@ -28,7 +28,7 @@ from cudnn_bindgen.codegen.evidence import (
     read_evidence,
     write_evidence,
 )
-from cudnn_bindgen.codegen.plan_file import read_plan_parts
+from cudnn_bindgen.codegen.plan_file import read_plans
 from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.codegen.render import render
 from cudnn_bindgen.planning.evidence import splice
@@ -81,7 +81,7 @@ def test_a_binding_is_the_same_with_and_without(path: Path) -> None:
     assert (one.plan.evidence, other.plan.evidence) == (None, write_evidence(FULL))
     assert bind(one) == bind(other)
     assert render(bind(one), "g", "g.plan") == render(bind(other), "g", "g.plan")
-    assert read_plan_parts(before) == read_plan_parts(after)
+    assert read_plans(before) == read_plans(after)
 
 
 def test_it_comes_back_as_it_was() -> None:
