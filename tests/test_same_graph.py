@@ -99,4 +99,4 @@ def test_another_number_of_a_graph_in_a_log_changes_nothing(path: Path) -> None:
 def test_the_older_form_of_a_plan_means_the_same(path: Path) -> None:
     one, other = (bind(read_graph(made.read_bytes())) for made in (MADE[0], path))
     assert one.arguments == other.arguments
-    assert one.plan == other.plan
+    assert one.plans == other.plans
