@@ -10,10 +10,12 @@ import click
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.bind_graphs import bind_graphs
 from cudnn_bindgen.codegen.binding import Binding
-from cudnn_bindgen.codegen.bundle import first_plan, merge_warnings, read_graphs
+from cudnn_bindgen.codegen.bundle import merge_warnings, read_graphs
 from cudnn_bindgen.codegen.bundle_command import bundle
 from cudnn_bindgen.codegen.command_errors import Group, fail, warn
+from cudnn_bindgen.codegen.command_family import check_family_options, render_files
 from cudnn_bindgen.codegen.command_options import (
+    family_options,
     override_options,
     reading_options,
     torch_options,
@@ -22,11 +24,10 @@ from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
 from cudnn_bindgen.codegen.graph import Graph
 from cudnn_bindgen.codegen.modules import Named, render_modules
 from cudnn_bindgen.codegen.naming import check_module_name, module_name
-from cudnn_bindgen.codegen.options import ReadOptions, TorchOptions
+from cudnn_bindgen.codegen.options import FamilyOptions, ReadOptions, TorchOptions
 from cudnn_bindgen.codegen.output import depfile as dependency_rule
 from cudnn_bindgen.codegen.output import find_differences, write_files
 from cudnn_bindgen.codegen.overrides import OverrideOptions
-from cudnn_bindgen.codegen.read import list_graphs
 from cudnn_bindgen.codegen.render import render
 from cudnn_bindgen.codegen.sidecar import choose_options, sidecars
 from cudnn_bindgen.codegen.source import display_name, is_stdin, read_source
@@ -56,9 +57,10 @@ Examples:
   cudnn-bindgen emit run.log --list                    # the graphs that a log holds
   cudnn-bindgen emit run.log --index 2 -o attn.pyx     # the second of them
   cudnn-bindgen emit attn.plan --torch --backward attn_bwd.plan    # also attn_torch.py
+  cudnn-bindgen emit --family attn attn_b*.plan        # one module for several shapes
 """
 )
-@click.argument("graph", type=_GRAPH)
+@click.argument("graphs", type=_GRAPH, nargs=-1, required=True, metavar="GRAPH...")
 @click.option("-o", "--output", metavar="OUT.pyx|-", help="File to write; default NAME.pyx here.")
 @click.option("--name", help="Name of the module; default from OUT.pyx, else from GRAPH.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 with a diff if not up to date.")
@@ -67,8 +69,9 @@ Examples:
 @reading_options
 @override_options
 @torch_options
+@family_options
 def emit(
-    graph: Path,
+    graphs: tuple[Path, ...],
     output: str | None,
     name: str | None,
     check: bool,
@@ -77,28 +80,39 @@ def emit(
     reading: ReadOptions,
     overriding: OverrideOptions,
     torch: TorchOptions,
+    family: FamilyOptions,
 ) -> None:
     """Write the binding of GRAPH: a .pyx module, its .pyi stub and its .pxd declarations.
 
     GRAPH is a plan file, a bundle of them, a structure dump, a log with graphs in it, or - for
     standard input.
     """
+    graph = graphs[0]
+    if len(graphs) > 1 and (is_list or family.name is None):
+        raise EmitError(f"GRAPH: expected one, or --family, got {len(graphs)}")
+    check_family_options(family, name, reading, overriding, torch)
     if is_list:
-        _list(graph, reading, as_json=False)
+        from cudnn_bindgen.codegen.show import show_list
+
+        show_list(graph, reading, as_json=False)
         return
     target = Path(output) if output not in (None, "-") else None
     if target is not None and target.suffix != ".pyx":
         raise EmitError(f'--output: expected a file name that ends in .pyx, got "{output}"')
+    option, name = ("--name", name) if family.name is None else ("--family", family.name)
     if target is not None and name is not None and name != target.stem:
-        raise EmitError(f"--name: expected {target.stem}, the stem of --output, got {name}")
+        raise EmitError(f"{option}: expected {target.stem}, the stem of --output, got {name}")
     if output == "-" and (check or depfile):
         raise EmitError("--output: expected a file for --check and --depfile, got -")
     if output == "-" and torch.namespace is not None:
         raise EmitError("--output: expected a file for --torch, got -")
-    if depfile and is_stdin(graph):
+    if depfile and any(map(is_stdin, graphs)):
         raise EmitError("--depfile: expected GRAPH to be a file, got -")
     module = _module(graph, target.stem if target is not None and name is None else name)
-    files = _render(_named(graph, module, reading, overriding), reading, torch)
+    if family.name is None:
+        files = _render(_named(graph, module, reading, overriding), reading, torch)
+    else:
+        files = render_files(graphs, family, module, reading)
     if output == "-":
         click.echo(files[f"{module}.pyx"], nl=False)
         return
@@ -109,7 +123,7 @@ def emit(
             click.echo(difference, nl=False)
         sys.exit(1 if differences else 0)
     if depfile:
-        sources = [file for one in (graph, *torch.backward) for file in (one, *sidecars(one))]
+        sources = [file for one in (*graphs, *torch.backward) for file in (one, *sidecars(one))]
         rule = dependency_rule([directory / file for file in sorted(files)], sources)
         write_files(depfile.parent, {depfile.name: rule})
     write_files(directory, files)
@@ -120,6 +134,7 @@ def emit(
 Examples:
   cudnn-bindgen build attn.plan -d mymodel/            # mymodel/attn.*.so beside its sources
   cudnn-bindgen build graphs/*.plan -d mymodel/ -j 8   # all of them, eight at once
+  cudnn-bindgen build --family attn attn_b*.plan -d mymodel/       # all of them in one module
 """
 )
 @click.argument("graphs", type=_GRAPH, nargs=-1, required=True, metavar="GRAPH...")
@@ -135,6 +150,7 @@ Examples:
 @reading_options
 @override_options
 @torch_options
+@family_options
 def build(
     graphs: tuple[Path, ...],
     directory: Path,
@@ -143,15 +159,19 @@ def build(
     reading: ReadOptions,
     overriding: OverrideOptions,
     torch: TorchOptions,
+    family: FamilyOptions,
 ) -> None:
     """Emit each GRAPH and compile it. What is up to date is left alone."""
+    check_family_options(family, name, reading, overriding, torch)
     single = (("--name", name), ("--index", reading.index), ("--backward", torch.backward or None))
     for option, value in single:
         if value is not None and len(graphs) > 1:
             raise EmitError(f"{option}: expected one GRAPH, got several")
     files: dict[str, dict[str, str]] = {}
     origin: dict[str, Path] = {}
-    for graph in graphs:
+    if family.name is not None:
+        files[family.name] = render_files(graphs, family, family.name, reading)
+    for graph in graphs if family.name is None else ():
         module = _module(graph, name)
         if module in origin:
             raise EmitError(
@@ -187,49 +207,31 @@ Examples:
 @reading_options
 def show(graph: Path, as_json: bool, launch: bool, is_list: bool, reading: ReadOptions) -> None:
     """Show what GRAPH binds: operands, scalars, workspace, nodes and plan; or why it cannot be."""
-    from cudnn_bindgen.codegen.show import as_document, explain, explain_lines, print_tables
+    from cudnn_bindgen.codegen import show as tables
 
     if is_list:
-        _list(graph, reading, as_json)
+        tables.show_list(graph, reading, as_json)
         return
     try:
         graphs = _read(graph, reading)
     except GraphFormatError as error:
         if as_json:
-            _print_json({"refused": explain(error)})
-        fail(str(error), *([] if as_json else explain_lines(error)))
+            tables.print_json({"refused": tables.explain(error)})
+        fail(str(error), *([] if as_json else tables.explain_lines(error)))
     binding = bind_graphs(graphs)
-    document = as_document(graphs, binding)
+    document = tables.as_document(graphs, binding)
     if launch:
         document["launch"] = _describe_launch(graph, binding)
     if as_json:
-        _print_json(document)
+        tables.print_json(document)
     else:
-        print_tables(document, _source(graph))
+        tables.print_tables(document, _source(graph))
 
 
 main.add_command(bundle)
 main.add_command(plan)
 main.add_command(record)
 main.add_command(report)
-
-
-def _list(graph: Path, reading: ReadOptions, as_json: bool) -> None:
-    from cudnn_bindgen.codegen.show import as_list, print_list
-
-    file = display_name(graph)
-    # The plans of a bundle are of one graph.
-    document = as_list(list_graphs(first_plan(read_source(graph), file), file, reading))
-    if as_json:
-        _print_json(document)
-    else:
-        print_list(document, _source(graph))
-
-
-def _print_json(document: object) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
 def _describe_launch(graph: Path, binding: Binding) -> list[dict[str, object]]:

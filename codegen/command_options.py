@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from cudnn_bindgen.codegen.errors import EmitError
-from cudnn_bindgen.codegen.options import ReadOptions, TorchOptions
+from cudnn_bindgen.codegen.options import FamilyOptions, ReadOptions, TorchOptions
 from cudnn_bindgen.codegen.overrides import OverrideOptions
 
 
@@ -83,5 +83,32 @@ def torch_options(command: Callable[..., None]) -> Callable[..., None]:
             raise EmitError(f"{option}: expected --torch, got none")
         wanted = (_NAMESPACE if namespace is None else namespace) if is_wanted else None
         command(*arguments, torch=TorchOptions(wanted, backward), **rest)
+
+    return wrapped
+
+
+def family_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that make one module of all graphs, as one `family` argument."""
+
+    @click.option(
+        "--family",
+        "name_of_all",
+        metavar="NAME",
+        help="One module NAME for graphs that differ in shape only. See docs/families.md.",
+    )
+    @click.option(
+        "--key",
+        "keys",
+        multiple=True,
+        metavar="NAME=OPERAND.AXIS,...",
+        help="What --family tells graphs apart by; default: all dims that differ.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *arguments: object, name_of_all: str | None, keys: tuple[str, ...], **rest: object
+    ) -> None:
+        if keys and name_of_all is None:
+            raise EmitError("--key: expected --family, got none")
+        command(*arguments, family=FamilyOptions(name_of_all, keys), **rest)
 
     return wrapped

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from cudnn_bindgen.codegen import naming
 from cudnn_bindgen.codegen.binding import Argument, Binding
@@ -39,11 +40,23 @@ _LAYOUTS = {
 }
 
 
-def describe_run(binding: Binding) -> list[str]:
-    """Return the docstring of `run` as it stands between quotes: lines of at most 96 columns."""
+Sizes: TypeAlias = tuple[Sequence[str], Sequence[str]]
+
+
+def describe_run(
+    binding: Binding, sizes: Mapping[int, Sizes] | None = None, key: Sequence[str] = ()
+) -> list[str]:
+    """Return the docstring of `run` as it stands between quotes: lines of at most 96 columns.
+
+    Of a family, `sizes` are dims and strides in words, by slot, and `key` says what it is.
+    """
+    if sizes is None:
+        sizes = {
+            a.slot: (list(map(str, a.dim)), list(map(str, a.stride))) for a in binding.operands
+        }
     return [
         line
-        for text in _entries(binding)
+        for text in _entries(binding, sizes, key)
         # No word of a description is longer than a line.
         for line in textwrap.wrap(
             quoted(text),
@@ -55,13 +68,14 @@ def describe_run(binding: Binding) -> list[str]:
     ]
 
 
-def _entries(binding: Binding) -> Iterator[str]:
+def _entries(binding: Binding, sizes: Mapping[int, Sizes], key: Sequence[str]) -> Iterator[str]:
     for argument in binding.operands:
-        yield f"{argument.name}: {_operand(argument)}"
+        yield f"{argument.name}: {_operand(argument, *sizes[argument.slot])}"
     kinds = {argument.layout.kind for argument in binding.operands}
     yield from (text for kind, text in _LAYOUTS.items() if kind in kinds)
     for argument in binding.scalars:
         yield f"{argument.argument}: {_scalar(argument)}"
+    yield from key
     yield "workspace: workspace_size() bytes or more; None: a block of the runtime's own"
     yield "stream: a cudaStream_t or a framework's stream; None: the framework's current one"
     yield "check: False: look at nothing but null addresses and alignment"
@@ -72,12 +86,12 @@ def _entries(binding: Binding) -> Iterator[str]:
         yield f"Returns {', '.join(outputs)}: what was passed, or made if left out."
 
 
-def _operand(argument: Argument) -> str:
+def _operand(argument: Argument, dim: Sequence[str], stride: Sequence[str]) -> str:
     kind = f"{argument.layout.kind} " if argument.layout.kind in _LAYOUTS else ""
     facts = (
         f"{kind}{argument.role}{_original(argument)}",
-        f"{argument.data_type} {_sizes(argument.dim)}",
-        f"strides {_sizes(argument.stride)}",
+        f"{argument.data_type} [{', '.join(dim)}]",
+        f"strides [{', '.join(stride)}]",
         f"aligned to {argument.alignment} bytes",
     )
     return _with_meaning(facts, argument if math.prod(argument.dim) == 1 else None)
@@ -102,7 +116,3 @@ def _with_meaning(facts: tuple[str, ...], argument: Argument | None) -> str:
     port = argument.port if argument else ""
     meaning = next((text for known, text in _MEANINGS if re.fullmatch(known, port)), "")
     return "; ".join(filter(None, (", ".join(facts), meaning)))
-
-
-def _sizes(sizes: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, sizes))}]"

@@ -42,3 +42,19 @@ class TorchOptions:
 
     namespace: str | None = None
     backward: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyOptions:
+    """Whether all graphs become one module, and how.
+
+    Attributes
+    ----------
+    name
+        Of the module; None for a module each.
+    keys
+        What tells the graphs apart, as ``NAME=OPERAND.AXIS,...``; empty: all dims that differ.
+    """
+
+    name: str | None = None
+    keys: tuple[str, ...] = ()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +11,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.binding import Argument, Binding
 from cudnn_bindgen.codegen.describe import describe_run
-from cudnn_bindgen.codegen.graph import BITS, Scalar
-from cudnn_bindgen.codegen.overrides import OverrideParts, Shape, Symbol
+from cudnn_bindgen.codegen.graph import Scalar
 from cudnn_bindgen.codegen.plan_parts import PlanParts
+from cudnn_bindgen.codegen.render_overrides import override_fields
 from cudnn_bindgen.codegen.signatures import run_signature
 from cudnn_bindgen.codegen.text import (
     Value,
+    align,
     hex_literal,
+    join_sizes,
     literal,
     printable,
     quoted,
@@ -93,21 +93,22 @@ def fill_template(name: str, fields: dict[str, Any]) -> str:
 
 
 def _fields(binding: Binding, source: str) -> dict[str, Any]:
-    c_types = [_c_type(argument) for argument in binding.arguments]
+    c_types = [c_type_of(argument) for argument in binding.arguments]
     return {
         "abi": RUNTIME_ABI,
-        "arguments": [_argument(argument) for argument in binding.arguments],
-        "operands": [_argument(argument) for argument in binding.operands],
-        "scalars": [_argument(argument) for argument in binding.scalars],
-        "layouts": [literal(_layout(argument)) for argument in binding.operands],
+        "arguments": [argument_fields(argument) for argument in binding.arguments],
+        "operands": [argument_fields(argument) for argument in binding.operands],
+        "scalars": [argument_fields(argument) for argument in binding.scalars],
+        "layouts": [literal(layout_fields(argument)) for argument in binding.operands],
         "shared": wrap_literal(binding.shared, len("    shared=")),
         "conversions": sorted({"address", *(c_type.conversion for c_type in c_types)}),
         "fingerprint": binding.fingerprint,
-        "graph": _graph(binding, source),
+        "graph": graph_fields(binding, source),
+        "key": [],
         # An override may give an output elements: the runtime decides.
         "is_empty": binding.is_empty and binding.overrides is None,
-        "overrides": _overrides(binding, binding.overrides) if binding.overrides else None,
-        "plans": [_plan(plan, binding.overrides is not None) for plan in binding.plans],
+        "overrides": override_fields(binding, binding.overrides) if binding.overrides else None,
+        "plans": [plan_fields(plan, binding.overrides is not None) for plan in binding.plans],
         "run": run_signature(binding),
         "run_doc": describe_run(binding),
         "source": shorten(source, 60),
@@ -137,16 +138,12 @@ def operand_table(binding: Binding) -> list[str]:
             shorten(argument.original, 20),
             argument.role,
             argument.data_type,
-            _sizes(argument.dim),
-            _sizes(argument.stride),
+            join_sizes(argument.dim),
+            join_sizes(argument.stride),
         )
         for argument in binding.arguments
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    return align(rows)
 
 
 def docstring_row(text: str, width: int = 100) -> str:
@@ -156,16 +153,14 @@ def docstring_row(text: str, width: int = 100) -> str:
     return row if len(row) <= width else quoted(shorten(text, width // 2))
 
 
-def _sizes(sizes: tuple[int, ...]) -> str:
-    return ",".join(map(str, sizes)) or "-"
-
-
-def _c_type(argument: Argument) -> _CType:
+def c_type_of(argument: Argument) -> _CType:
+    """Return how an argument looks in C."""
     return _SCALARS[argument.data_type] if argument.is_scalar else _ADDRESS
 
 
-def _argument(argument: Argument) -> dict[str, Any]:
-    c_type = _c_type(argument)
+def argument_fields(argument: Argument) -> dict[str, Any]:
+    """Return what templates print of an argument."""
+    c_type = c_type_of(argument)
     default = argument.default
     is_taken = argument.is_scalar or argument.name.endswith("_ptr")
     fields: list[Any] = [
@@ -182,6 +177,7 @@ def _argument(argument: Argument) -> dict[str, Any]:
         "fields": ", ".join(literal(field) for field in fields),
         # A scalar's parameter has its name already, and `x_ptr` is also the parameter of an operand
         # `x`. No other name begins with an underscore.
+        "comment": f"  # uid {argument.uid}",
         "local": f"_{argument.name}" if is_taken else argument.name,
         "left_out": "=None" if argument.role == "output" else "",
         "name": argument.name,
@@ -194,87 +190,43 @@ def _argument(argument: Argument) -> dict[str, Any]:
     }
 
 
-def _layout(argument: Argument) -> Value:
+def layout_fields(argument: Argument) -> Value:
+    """Return what register_tensors is told of an operand."""
     return argument.name, argument.layout.kind, argument.layout.free_axis
 
 
-def _graph(binding: Binding, source: str) -> dict[str, str]:
+def graph_fields(binding: Binding, source: str, indent: int = 4) -> dict[str, str]:
+    """Return the lines of GRAPH, which stand `indent` columns deep, by key."""
     graph: dict[str, Value] = {
         "source": source,
         "dialect": binding.dialect,
         "nodes": binding.nodes,
         "is_override_shape_enabled": binding.is_override_shape_enabled,
     }
-    texts = {key: wrap_literal(value, len(f'    "{key}": ')) for key, value in graph.items()}
+    texts = {
+        key: wrap_literal(value, indent + len(f'"{key}": '), indent) for key, value in graph.items()
+    }
     if binding.plans:
-        rows = "".join(f"        {_plan_row(plan)}\n" for plan in binding.plans)
-        texts["plans"] = f"(\n{rows}    ),"
+        deep = " " * (indent + 4)
+        rows = "".join(f"{deep}{_plan_row(plan, indent + 4)}\n" for plan in binding.plans)
+        texts["plans"] = f"(\n{rows}{deep[4:]}),"
     return texts
 
 
-def _plan_row(plan: PlanParts) -> str:
+def _plan_row(plan: PlanParts, indent: int) -> str:
     """Return what GRAPH states of a plan: SM, SM count, cuDNN version, engine and knobs."""
     start = f"({plan.sm}, {plan.sm_count}, {plan.cudnn_version}, "
-    return f"{start}{wrap_literal(plan.engine, 8 + len(start), 8).removesuffix(',')}),"
+    return f"{start}{wrap_literal(plan.engine, indent + len(start), indent).removesuffix(',')}),"
 
 
-def _overrides(binding: Binding, overrides: OverrideParts) -> dict[str, Any]:
-    shapes = zip(binding.operands, overrides.shapes, strict=True)
-    names = [symbol.name for symbol in overrides.symbols]
-    summaries = [_summary(symbol, overrides.shapes) for symbol in overrides.symbols]
-    return {
-        "shapes": [_shape(argument, shape) for argument, shape in shapes],
-        "names": names,
-        "defaults": _lines(f"{name}=None," for name in names),
-        "numbers": _lines(f"{name}," for name in names),
-        "summaries": [line for summary in summaries for line in _lines(summary.split(" "))],
-        "symbols": [wrap_literal(_symbol(symbol), 8, 8) for symbol in overrides.symbols],
-        "is_unbounded": overrides.is_unbounded,
-    }
-
-
-def _lines(words: Iterable[str]) -> list[str]:
-    """Return words as lines that fit into a method."""
-    return textwrap.wrap(" ".join(words), 88, break_long_words=False, break_on_hyphens=False)
-
-
-def _shape(argument: Argument, shape: Shape) -> dict[str, Any]:
-    fields: tuple[Value, ...] = (shape.name, shape.axes, BITS[argument.data_type])
-    return {
-        "method": f"set_{shape.name}",
-        "slot": argument.slot,
-        "axes": shape.axes,
-        "fields": ", ".join(map(literal, fields)),
-        "summary": f"Override {shape.name} (uid {argument.uid}).",
-        "declared": _lines(
-            ["Declared", _sizes(shape.dim), "with", "strides", f"{_sizes(shape.stride)}."]
-        ),
-        "defaults": _lines(f"stride_{axis}=None," for axis in shape.axes),
-        "strides": _lines(f"stride_{axis}," for axis in shape.axes),
-    }
-
-
-def _symbol(symbol: Symbol) -> Value:
-    uses = tuple((use.slot, use.axis, use.steps) for use in symbol.uses)
-    return symbol.name, symbol.is_packed, *uses
-
-
-def _summary(symbol: Symbol, shapes: tuple[Shape, ...]) -> str:
-    dims = ", ".join(
-        f"{shapes[use.slot].name}.{shapes[use.slot].axes[use.axis]}"
-        + "".join(f"{operator}{number}" for operator, number in use.steps)
-        for use in symbol.uses
-    )
-    mode = "" if symbol.is_packed else "; strides as declared"
-    return f"{symbol.name}: {dims}{mode}."
-
-
-def _plan(plan: PlanParts, takes_overrides: bool) -> dict[str, Any]:
+def plan_fields(plan: PlanParts, takes_overrides: bool) -> dict[str, Any]:
+    """Return what plan_parts.jinja prints."""
     alignments = _wrap_field(plan.alignments, "alignments")
     return {
         # Of the addresses OPERANDS states it already; these are for overridden strides.
         "alignments": alignments if takes_overrides and plan.alignments else "",
         "cudnn_version": plan.cudnn_version,
+        "fingerprint": "FINGERPRINT",
         "sm": plan.sm,
         "sm_count": plan.sm_count,
         "uids": _wrap_field(plan.uids, "uids"),

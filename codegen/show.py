@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from cudnn_bindgen.codegen.binding import Argument, Binding
-from cudnn_bindgen.codegen.bundle import merge_warnings
+from cudnn_bindgen.codegen.bundle import first_plan, merge_warnings
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.evidence import as_plain, as_rows, read_evidence, summarize
 from cudnn_bindgen.codegen.graph import Graph, PlanInfo, dotted
+from cudnn_bindgen.codegen.options import ReadOptions
 from cudnn_bindgen.codegen.plan_parts import PlanParts
-from cudnn_bindgen.codegen.read import Entry, read_graph
+from cudnn_bindgen.codegen.read import Entry, list_graphs, read_graph
+from cudnn_bindgen.codegen.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.text import shorten
 
 # A refusal may hold for each of thousands of tensors.
@@ -155,6 +159,22 @@ def _entry(index: int, entry: Entry) -> dict[str, Any]:
         "refused": ": ".join(filter(None, (refusal.path, refusal.problem))) if refusal else None,
         "remedy": refusal.hint if refusal else None,
     }
+
+
+def show_list(graph: Path, reading: ReadOptions, as_json: bool) -> None:
+    """Print which graphs a file holds."""
+    file = display_name(graph)
+    # The plans of a bundle are of one graph.
+    document = as_list(list_graphs(first_plan(read_source(graph), file), file, reading))
+    if as_json:
+        print_json(document)
+    else:
+        print_list(document, "stdin" if is_stdin(graph) else graph.name)
+
+
+def print_json(document: object) -> None:
+    """Print plain data on standard output."""
+    print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
 def print_list(document: list[dict[str, Any]], source: str) -> None:

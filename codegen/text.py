@@ -8,7 +8,7 @@ table goes through ``printable`` first.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 _IN_BYTES = {
@@ -29,6 +29,20 @@ def shorten(text: str, width: int = 40) -> str:
     """Return `text`, printable and cut to `width` columns."""
     text = printable(text)
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return `rows`, which have equal numbers of cells, as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def join_sizes(sizes: Sequence[int | str]) -> str:
+    """Return dims or strides as they stand in tables."""
+    return ",".join(map(str, sizes)) or "-"
 
 
 def member(path: str, key: str) -> str:

@@ -84,6 +84,42 @@ class PlanParts(NamedTuple):
     alignments: tuple[tuple[int, int], ...] = ()
 
 
+class Member(NamedTuple):
+    """One graph of a module for several.
+
+    Attributes
+    ----------
+    fingerprint, operands, graph
+        What FINGERPRINT, OPERANDS and GRAPH are of a module for this graph alone.
+    """
+
+    fingerprint: str
+    operands: tuple[Operand, ...]
+    graph: Mapping[str, object]
+
+    @property
+    def source(self) -> object:
+        """Base name of the graph file."""
+        return self.graph["source"]
+
+
+class Loadable(NamedTuple):
+    """What `load_plan` knows of a member.
+
+    Attributes
+    ----------
+    fingerprint, plans, structure
+        Of its graph, the plans that came with the module, and what others can be made of.
+    uids
+        Its arguments, in order.
+    """
+
+    fingerprint: str
+    plans: tuple[PlanParts, ...]
+    structure: bytes
+    uids: list[int]
+
+
 # Bytes of a scalar's storage, by data type.
 SCALAR_BYTES = {"BFLOAT16": 2, "DOUBLE": 8, "FLOAT": 4, "HALF": 2, "INT32": 4, "INT64": 8}
 

@@ -6,6 +6,9 @@ from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.tensor_checks cimport TensorCall
 
 cdef int read_others(
+    TensorCall* call, PyObject** given, void* stream, list owned
+) except -1
+cdef int make_outputs(
     Graph* graph, TensorCall* call, PyObject** given, void* stream, list owned
 ) except -1
 cdef void* read_workspace(

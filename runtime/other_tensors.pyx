@@ -29,11 +29,10 @@ from cudnn_bindgen.runtime.errors import OperandError
 
 
 cdef int read_others(
-    Graph* graph, TensorCall* call, PyObject** given, void* stream, list owned
+    TensorCall* call, PyObject** given, void* stream, list owned
 ) except -1:
-    """Read what is NOT_YET_READ; make the outputs that are None and put them into `given`."""
+    """Read what is NOT_YET_READ, but for outputs that are None."""
     cdef int slot
-    like = None
     for slot in range(call.count()):
         item = <object>given[slot]
         if item is None and call.rules.operands[slot].is_output:
@@ -41,8 +40,20 @@ cdef int read_others(
         if call.given[slot] == NOT_YET_READ:
             call.given[slot] = _read(
                 item, operand_name(call, slot), stream, &call.tensors[slot], owned)
-        if like is None and not PyLong_CheckExact(item):
+    return 0
+
+
+cdef int make_outputs(
+    Graph* graph, TensorCall* call, PyObject** given, void* stream, list owned
+) except -1:
+    """Make the outputs that are None and put them into `given`; read_others comes first."""
+    cdef int slot
+    like = None
+    for slot in range(call.count()):
+        item = <object>given[slot]
+        if item is not None and not PyLong_CheckExact(item):
             like = item
+            break
     for slot in range(call.count()):
         if <object>given[slot] is None:
             made = _make(graph, call, slot, like)

@@ -1,6 +1,8 @@
 """What generated modules call for `run`: functions only, as in graph.pxd."""
 from cpython.object cimport PyObject
 
+from cudnn_bindgen.runtime.members cimport Family
+
 cdef int register_tensors(void* graph, tuple layouts, tuple shared) except -1
 cdef int set_tensor_checks(void* graph, bint enabled) except -1
 cdef object run_tensors(
@@ -11,4 +13,7 @@ cdef object run_tensors(
     object stream,
     bint check,
     void* overrides,
+)
+cdef object run_member_tensors(
+    Family* family, PyObject** given, void** slots, object workspace, object stream, bint check
 )

@@ -14,7 +14,10 @@ from cudnn_bindgen.runtime.arguments cimport address
 from cudnn_bindgen.runtime.dlpack cimport DLPackExchangeAPI, DLTensor
 from cudnn_bindgen.runtime.exchange cimport current_stream, exchange_api, stream_address
 from cudnn_bindgen.runtime.graph cimport execute_on_device
-from cudnn_bindgen.runtime.other_tensors cimport read_others, read_workspace, stream_of_framework
+from cudnn_bindgen.runtime.members cimport Family, member_of_tensors
+from cudnn_bindgen.runtime.other_tensors cimport (
+    make_outputs, read_others, read_workspace, stream_of_framework,
+)
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.refusals cimport refuse_device, refuse_tensor
 from cudnn_bindgen.runtime.registered cimport Graph
@@ -98,32 +101,56 @@ cdef object run_tensors(
     make_overrides or NULL. Returns what stands for the outputs. Raises OperandError and what
     execute_plan raises.
     """
-    cdef Graph* self = <Graph*>graph
+    return _run(
+        <Graph*>graph, NULL, given, slots, workspace, stream, check, <OverrideValues*>overrides)
+
+
+cdef object run_member_tensors(
+    Family* family, PyObject** given, void** slots, object workspace, object stream, bint check
+):
+    """`run_tensors` of the member of `family` that the operands have the shapes of."""
+    return _run(
+        <Graph*>family.members.graphs[0], family, given, slots, workspace, stream, check, NULL)
+
+
+cdef object _run(
+    Graph* self,
+    Family* family,
+    PyObject** given,
+    void** slots,
+    object workspace,
+    object stream,
+    bint check,
+    OverrideValues* values,
+):
+    """Run `self`, or the member of `family`, unless that is NULL, that the tensors are for."""
     cdef TensorRules* rules = <TensorRules*>self.tensors
-    cdef OverrideValues* values = <OverrideValues*>overrides
     cdef Strided expected[MOST_OPERANDS]
     cdef TensorCall call
     cdef Finding finding
     cdef list owned = None       # what reading and making tensors takes
-    cdef bint computes_nothing = rules.computes_nothing
+    cdef bint computes_nothing
     cdef int first = -1, device = UNKNOWN_DEVICE, current
     cdef int64_t workspace_bytes = -1
     cdef void* memory = NULL
     cdef void* queue
     call.rules = rules
     call.expected = NULL
+    if values != NULL and values.uids.empty():
+        values = NULL
     if values != NULL:
-        if values.uids.empty():
-            values = NULL
-        else:
-            computes_nothing = values.computes_nothing()
-            _take_shapes(rules, values, expected)
-            call.expected = expected
+        _take_shapes(rules, values, expected)
+        call.expected = expected
     cdef int left = _read_exchanged(&call, given, &first)
     queue = _stream(&call, given, first, stream)
     if left:
         owned = []
-        read_others(self, &call, given, queue, owned)
+        read_others(&call, given, queue, owned)
+    if family != NULL:
+        self = <Graph*>member_of_tensors(family, &call)
+        call.rules = rules = <TensorRules*>self.tensors
+    if left:
+        make_outputs(self, &call, given, queue, owned)
     check = check and rules.is_checked.load()
     if check:
         finding = check_tensors(call, slots, &device)
@@ -134,8 +161,9 @@ cdef object run_tensors(
     if workspace is not None:
         owned = [] if owned is None else owned
         memory = read_workspace(workspace, queue, check, &device, &workspace_bytes, owned)
+    computes_nothing = values.computes_nothing() if values != NULL else rules.computes_nothing
     if not computes_nothing:
-        current = execute_on_device(graph, slots, values, memory, workspace_bytes, queue, device)
+        current = execute_on_device(self, slots, values, memory, workspace_bytes, queue, device)
         if current > 0:
             refuse_device(&call, device, current - 1)
     return _outputs(rules, given)

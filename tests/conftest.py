@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import families
 import overriding
 import pytest
 import tensor_cases
@@ -113,6 +114,8 @@ class Builds:
             bindings = [bind(read_graph(plan)) for plan in several_plans()]
             plans = tuple(binding.plans[0] for binding in bindings)
             return render(replace(bindings[0], plans=plans), module, f"{module}.bundle")
+        if module in families.FAMILIES:
+            return families.emit(module)
         graph = read_graph((GRAPHS | overriding.GRAPHS | tensor_cases.GRAPHS)[module])
         binding = bind(graph, overriding.OPTIONS.get(module))
         return render(binding, module, f"{module}.plan")

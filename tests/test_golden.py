@@ -2,7 +2,7 @@
 
 A new case is a folder with an input.json, or an input.bundle, and one run with
 ``--update-golden``. Where there are ``backward*.json``, graphs of its gradients, operators of
-PyTorch are emitted, too.
+PyTorch are emitted, too. Where there are ``member*.json``, and no input, they are one family.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ HOW_TO_UPDATE = "if that is meant: python -m pytest tests/test_golden.py --updat
 
 def emit(case: str, directory: Path) -> dict[str, str]:
     """Emit a case and return its golden files by their path in the case's folder."""
-    [source] = Path().glob("input.*")
-    command = ["emit", str(source), "-o", str(directory / f"{case}.pyx")]
+    members = sorted(map(str, Path().glob("member*.json")))
+    graphs = [f"--family={case}", *members] if members else map(str, Path().glob("input.*"))
+    command = ["emit", *graphs, "-o", str(directory / f"{case}.pyx")]
     backward = sorted(Path().glob("backward*.json"))
     command += ["--torch"] if backward else []
     command += [f"--backward={path}" for path in backward]

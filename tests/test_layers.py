@@ -74,7 +74,17 @@ ALLOWED = {
     "bundle_command": {*BASE, "bundle", "options", "output", "source"},
     "describe": {*BASE, "binding", "naming"},
     "signatures": {"binding"},
-    "render": {*BASE, "binding", "describe", "graph", "overrides", "plan_parts", "signatures"},
+    "render_overrides": {*BASE, "binding", "graph", "overrides"},
+    "render": {
+        *(BASE | {"binding", "describe", "graph", "plan_parts", "render_overrides", "signatures"}),
+    },
+    "alike": {*BASE, "binding", "graph"},
+    "family_key": {*BASE, "binding", "naming"},
+    "family": {*BASE, "alike", "axes", "binding", "family_key"},
+    "render_family": {
+        *(BASE | {"binding", "describe", "family", "family_key", "plan_parts", "render"}),
+        "signatures",
+    },
     "backward_tags": {"ports"},
     "gradient_layouts": {"binding", "graph"},
     "torch_operator": {*BASE, "binding", "graph"},
@@ -84,11 +94,18 @@ ALLOWED = {
     "render_torch": {*BASE, "binding", "render", "torch_autograd", "torch_operator"},
     "modules": {*BASE, "binding", "render", "render_torch", "torch_autograd", "torch_operator"},
     "output": BASE,
-    "show": {*BASE, "binding", "bundle", "evidence", "graph", "plan_parts", "read"},
+    "show": {
+        *(BASE | {"binding", "bundle", "evidence", "graph", "options", "plan_parts", "read"}),
+        "source",
+    },
     "compile": BASE,
     "compile_all": {"compile"},
     "command_errors": BASE,
     "command_options": {*BASE, "options", "overrides"},
+    "command_family": {
+        *(BASE | {"alike", "bind_graphs", "bundle", "command_errors", "family", "naming"}),
+        *("options", "overrides", "render_family", "sidecar", "source"),
+    },
     "plan_file": {*BASE, "bind_graphs", "bundle", "plan_parts"},
     "dialects.__init__": {
         *(BASE | {"options", "dialects.document"}),
@@ -410,12 +427,13 @@ def test_templates_print_and_do_not_compute(path: Path) -> None:
 
 
 def test_emitted_modules_import_the_runtime_and_what_reads_and_makes_plans_only() -> None:
-    text = (ROOT / "templates" / "module.pyx.jinja").read_text()
-    found = set(re.findall(rf"from ({PACKAGE}[\w.]*) c?import", text))
-    assert {name for name in found if not name.startswith(f"{PACKAGE}.runtime.")} == {
-        f"{PACKAGE}.codegen.plan_file",
-        f"{PACKAGE}.planning.missing",
-    }
+    for template in ("module.pyx.jinja", "family.pyx.jinja"):
+        text = (ROOT / "templates" / template).read_text()
+        found = set(re.findall(rf"from ({PACKAGE}[\w.]*) c?import", text))
+        assert {name for name in found if not name.startswith(f"{PACKAGE}.runtime.")} == {
+            f"{PACKAGE}.codegen.plan_file",
+            f"{PACKAGE}.planning.missing",
+        }
 
 
 def test_the_import_readers_see_imports() -> None:

@@ -33,7 +33,7 @@ def run_mypy(
     )
 
 
-@pytest.mark.parametrize("module", ["scalars", "norm", "empty", "product"])
+@pytest.mark.parametrize("module", ["scalars", "norm", "empty", "product", "rows", "grid"])
 def test_the_stub_describes_the_module(builds: Any, tmp_path: Path, module: str) -> None:
     builds.path(module)
     allowed = tmp_path / "allowed"
@@ -49,8 +49,10 @@ def checked(builds: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     """mypy's verdict on each call: "" or the error code."""
     builds.path("scalars")
     builds.path("norm")
+    builds.path("rows")
+    builds.path("grid")
     directory = tmp_path_factory.mktemp("mypy")
-    lines = ["import pathlib", "import norm, scalars", *CALLS]
+    lines = ["import pathlib", "import grid, norm, rows, scalars", *CALLS]
     (directory / "calls.py").write_text("\n".join(lines) + "\n")
     options = ["--strict", "--no-error-summary", "--hide-error-context", "calls.py"]
     done = run_mypy(builds, directory, "mypy", options)
@@ -99,6 +101,26 @@ CALLS = {
     "norm.FINGERPRINT = ''": "misc",
     "norm.nonsense": "attr-defined",
     "norm.close()": "",
+    "rows.execute(16, 32, 48, 1.5, 64)": "",
+    "rows.execute(16, 32, 48, 1.5, x_d0=64, stream=2, workspace_ptr=256)": "",
+    "rows.execute(16, 32, 48, 1.5)": "call-arg",
+    "rows.execute(16, 32, 48, 1.5, '64')": "arg-type",
+    "rows.execute(16, 32, 48, 1.5, m=64)": "call-arg",
+    "rows.execute_uids({1: 16})": "attr-defined",
+    "grid.execute(16, 32, 48, 64, S=2, B=4)": "",
+    "size = grid.workspace_size(2, 4) + grid.WORKSPACE_SIZE": "",
+    "grid.workspace_size()": "call-arg",
+    "rows.load_plan()": "",
+    "rows.load_plan(b'')": "",
+    "rows.set_launch_policy('fast')": "arg-type",
+    "rows.launch_nodes(16)[0]['type']": "",
+    "path: str = rows.launch_path(16)": "",
+    "names: tuple[str, str] = grid.KEY": "",
+    "one: tuple[str] = grid.KEY": "assignment",
+    "text = rows.MEMBERS[(16,)].fingerprint": "",
+    "text = rows.MEMBERS[16].fingerprint": "index",
+    "count: int = rows.MEMBERS[(16,)].operands[0].uid": "",
+    "grid.MEMBERS = {}": "misc",
 }
 
 
