@@ -1,8 +1,6 @@
 """What generated modules call for `run`: functions only, as in graph.pxd."""
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.members cimport Family
-
 cdef int register_tensors(void* graph, tuple layouts, tuple shared) except -1
 cdef int set_tensor_checks(void* graph, bint enabled) except -1
 cdef object run_tensors(
@@ -15,5 +13,5 @@ cdef object run_tensors(
     void* overrides,
 )
 cdef object run_member_tensors(
-    Family* family, PyObject** given, void** slots, object workspace, object stream, bint check
+    void* family, PyObject** given, void** slots, object workspace, object stream, bint check
 )

@@ -106,11 +106,12 @@ cdef object run_tensors(
 
 
 cdef object run_member_tensors(
-    Family* family, PyObject** given, void** slots, object workspace, object stream, bint check
+    void* family, PyObject** given, void** slots, object workspace, object stream, bint check
 ):
     """`run_tensors` of the member of `family` that the operands have the shapes of."""
+    cdef Family* self = <Family*>family
     return _run(
-        <Graph*>family.members.graphs[0], family, given, slots, workspace, stream, check, NULL)
+        <Graph*>self.members.graphs[0], self, given, slots, workspace, stream, check, NULL)
 
 
 cdef object _run(

@@ -109,6 +109,9 @@ def test_a_file_that_cannot_be_read(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("good.json",), "GRAPH: expected one, or --family, got 2"),
+        (("good.json", "--list"), "GRAPH: expected one, or --family, got 2"),
+        (("--key", "B=q.b"), "--key: expected --family, got none"),
         (("-o", "out/m.py"), '--output: expected a file name that ends in .pyx, got "out/m.py"'),
         (("-o", ""), '--output: expected a file name that ends in .pyx, got ""'),
         (("-o", "a\nb"), '--output: expected a file name that ends in .pyx, got "a\\nb"'),
@@ -164,7 +167,6 @@ def test_arguments_of_build(here: Path, arguments: tuple[str, ...], message: str
         ("build", "good.json"),
         ("build", "good.json", "-d", "out", "-j", "0"),
         ("emit",),
-        ("emit", "good.json", "good.json"),
         ("emit", "good.json", "--unknown"),
         ("show",),
         ("unknown",),
