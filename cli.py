@@ -22,7 +22,7 @@ from cudnn_bindgen.codegen.command_options import (
 )
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
 from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.modules import Named, render_modules
+from cudnn_bindgen.codegen.modules import Named, check_apart, render_modules
 from cudnn_bindgen.codegen.naming import check_module_name, module_name
 from cudnn_bindgen.codegen.options import FamilyOptions, ReadOptions, TorchOptions
 from cudnn_bindgen.codegen.output import depfile as dependency_rule
@@ -168,17 +168,15 @@ def build(
         if value is not None and len(graphs) > 1:
             raise EmitError(f"{option}: expected one GRAPH, got several")
     files: dict[str, dict[str, str]] = {}
-    origin: dict[str, Path] = {}
     if family.name is not None:
         files[family.name] = render_files(graphs, family, family.name, reading)
-    for graph in graphs if family.name is None else ():
-        module = _module(graph, name)
-        if module in origin:
-            raise EmitError(
-                f"module name: expected one graph for {module}, got {origin[module]} and {graph}"
-            )
-        origin[module] = graph
-        files[module] = _render(_named(graph, module, reading, overriding), reading, torch)
+    else:
+        modules = {graph: _module(graph, name) for graph in graphs}
+        check_apart({str(graph): [module] for graph, module in modules.items()})
+        for graph, module in modules.items():
+            named = _named(graph, module, reading, overriding)
+            files[str(graph)] = _render(named, reading, torch)
+        check_apart(files)
     for emitted in files.values():
         write_files(directory, emitted)
     from cudnn_bindgen.codegen.compile_all import compile_all

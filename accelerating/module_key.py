@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 import msgspec
 
 import cudnn_bindgen
-from cudnn_bindgen.codegen.compile import describe_toolchain
+from cudnn_bindgen.codegen.compile import describe_toolchain, runtime_digest
 from cudnn_bindgen.codegen.render import RUNTIME_ABI
 
 
@@ -23,17 +22,7 @@ def module_name(text: str) -> str:
         text,
         cudnn_bindgen.__version__,
         str(RUNTIME_ABI),
-        _runtime_digest(),
+        runtime_digest(),
         *describe_toolchain(),
     ]
     return f"graph_{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:40]}"
-
-
-def _runtime_digest() -> str:
-    # Modules contain the runtime's inline code. In a working copy it changes without a version.
-    runtime = Path(cudnn_bindgen.__file__).parent / "runtime"
-    digest = hashlib.sha256()
-    for path in sorted([*runtime.glob("*.pxd"), *runtime.glob("*.hpp")]):
-        digest.update(f"{path.name}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()

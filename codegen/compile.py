@@ -6,6 +6,7 @@ several at once and shows what one printed when it fails.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import shlex
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import cudnn_bindgen
@@ -62,18 +64,52 @@ def _compiler_version(command: str) -> str:
     return done.stdout
 
 
-def is_fresh(source: Path, directory: Path) -> bool:
-    """Whether the compiled module is newer than its source and the runtime it was built for."""
-    compiled = extension_path(directory, source.stem)
-    if not compiled.exists():
+def describe_environment() -> str:
+    """Return a digest of all that decides, besides its own files, what a module is compiled to."""
+    return hashlib.sha256("\0".join([runtime_digest(), *describe_toolchain()]).encode()).hexdigest()
+
+
+def is_fresh(source: Path, directory: Path, environment: str) -> bool:
+    """Whether the module was compiled from this source in this environment.
+
+    Time stamps cannot tell: installing a package or checking out a branch sets them as it likes.
+    """
+    mark = _mark(source, environment)
+    try:
+        with extension_path(directory, source.stem).open("rb") as file:
+            file.seek(-len(mark), os.SEEK_END)
+            return file.read() == mark
+    except OSError:  # none, or a shorter one
         return False
+
+
+def runtime_digest() -> str:
+    """Return a digest of the runtime's code that modules contain, as inline functions."""
     runtime = Path(cudnn_bindgen.__file__).parent / "runtime"
-    needs = [source, *runtime.glob("*.pxd")]
-    return compiled.stat().st_mtime >= max(path.stat().st_mtime for path in needs)
+    digest = hashlib.sha256()
+    for path in sorted([*runtime.glob("*.pxd"), *runtime.glob("*.hpp")]):
+        digest.update(f"{path.name}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
-def compile_module(source: Path, directory: Path) -> Path:
+def _mark(source: Path, environment: str) -> bytes:
+    """Return what stands behind a compiled module, where no loader looks: what it was made of."""
+    digest = hashlib.sha256(environment.encode())
+    for path in (source, source.with_suffix(".pxd")):
+        content = path.read_bytes() if path.exists() else b""
+        digest.update(b"%d\0%b" % (len(content), content))
+    return f"\ncudnn-bindgen {digest.hexdigest()}\n".encode()
+
+
+def compile_module(
+    source: Path,
+    directory: Path,
+    on_start: Callable[[subprocess.Popen[str]], object] = lambda process: None,
+) -> Path:
     """Compile `source` (a .pyx) into `directory` and return the extension module's path.
+
+    `on_start` is given the process that does so, which leads a session of its own.
 
     Raises
     ------
@@ -81,11 +117,19 @@ def compile_module(source: Path, directory: Path) -> Path:
         With the compiler's own words.
     """
     command = [sys.executable, "-m", "cudnn_bindgen.codegen.compile", str(source), str(directory)]
-    done = subprocess.run(  # noqa: S603 - our own interpreter and module
-        command, capture_output=True, text=True, errors="replace", check=False
-    )
-    if done.returncode:
-        raise CompileError((done.stdout + done.stderr).strip())
+    with subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        # With its compilers it can be ended as one.
+        start_new_session=True,
+    ) as process:
+        on_start(process)
+        said = process.communicate()[0]
+    if process.returncode:
+        raise CompileError(said.strip() or f"ended with status {process.returncode}")
     return extension_path(directory, source.stem)
 
 
@@ -95,6 +139,8 @@ def _compile(source: Path, directory: Path) -> None:
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
 
+    # Before anything is read: of a file that changes meanwhile, the next build is another.
+    mark = _mark(source, describe_environment())
     with tempfile.TemporaryDirectory() as scratch:
         modules = cythonize(
             [Extension(source.stem, [str(source)], language="c++", extra_compile_args=[*FLAGS])],
@@ -109,13 +155,38 @@ def _compile(source: Path, directory: Path) -> None:
         command.build_lib = scratch
         command.ensure_finalized()
         command.run()
-        built = extension_path(Path(scratch), source.stem)
-        # Renamed into place, so that a process that has the old one loaded keeps it whole.
-        staged = directory / f".{built.name}.new"
-        staged.write_bytes(built.read_bytes())
+        content = extension_path(Path(scratch), source.stem).read_bytes() + mark
+    _put(content, extension_path(directory, source.stem))
+
+
+def _put(content: bytes, target: Path) -> None:
+    """Rename into place, so that a process that has the old file loaded keeps it whole."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    staged = Path(name)  # of its own: two builds may be at work
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         staged.chmod(0o755)
-        staged.replace(directory / built.name)
+        staged.replace(target)
+    except BaseException:
+        staged.unlink()
+        raise
+
+
+def _main() -> None:
+    from Cython.Compiler.Errors import CompileError as CythonError
+    from setuptools import errors
+
+    try:
+        _compile(Path(sys.argv[1]), Path(sys.argv[2]))
+    except CythonError as error:
+        sys.exit(str(error))
+    except (errors.CompileError, errors.LinkError, errors.ExecError, errors.PlatformError) as error:
+        # What the compiler said stands above.
+        sys.exit(str(error))
+    except OSError as error:
+        sys.exit(f"{error.filename or 'error'}: {error.strerror or error}")
 
 
 if __name__ == "__main__":
-    _compile(Path(sys.argv[1]), Path(sys.argv[2]))
+    _main()

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import subprocess
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from cudnn_bindgen.codegen.compile import CompileError, compile_module, is_fresh
+from cudnn_bindgen.codegen.compile import (
+    CompileError,
+    compile_module,
+    describe_environment,
+    is_fresh,
+)
+from cudnn_bindgen.codegen.text import printable
 
 
 def compile_all(sources: Iterable[Path], directory: Path, jobs: int | None) -> bool:
-    """Compile what is not up to date, print what fails, and return whether nothing did."""
-    stale = [source for source in sources if not is_fresh(source, directory)]
-    console = Console(stderr=True)
-    failed = False
+    """Compile what is not up to date, print what fails, and return whether nothing did.
+
+    Of several modules it also prints how many were compiled.
+    """
+    sources = list(sources)
+    environment = describe_environment()
+    stale = [source for source in sources if not is_fresh(source, directory, environment)]
+    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    failed = 0
     with (
         Progress(
             TextColumn("compiling"),
@@ -26,18 +40,60 @@ def compile_all(sources: Iterable[Path], directory: Path, jobs: int | None) -> b
             TextColumn("{task.description}"),
             console=console,
             transient=True,
+            disable=not (stale and console.is_terminal),
         ) as progress,
-        # Threads that wait for one compiler process each.
-        ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool,
+        _Compilers(jobs or _cores()) as compilers,
     ):
         task = progress.add_task("", total=len(stale))
-        running = {pool.submit(compile_module, source, directory): source for source in stale}
+        running = {compilers.start(source, directory): source for source in stale}
         for future in as_completed(running):
             progress.update(task, advance=1, description=running[future].stem)
             try:
                 future.result()
             except CompileError as error:
-                failed = True
-                console.print(f"{running[future]}:", markup=False, highlight=False)
-                console.print(str(error), markup=False, highlight=False)
+                failed += 1
+                console.print(printable(f"{running[future]}: not compiled"))
+                console.print(str(error))
+    if len(sources) > 1:
+        counts = f"{len(stale) - failed} compiled, {len(sources) - len(stale)} up to date"
+        console.print(f"{len(sources)} modules: {counts}" + (f", {failed} failed" * bool(failed)))
     return not failed
+
+
+class _Compilers:
+    """Threads that wait for one compiler process each; left by an exception, they end them all."""
+
+    def __init__(self, count: int) -> None:
+        self._pool = ThreadPoolExecutor(count)
+        self._processes: list[subprocess.Popen[str]] = []
+        self._is_ended = False
+
+    def start(self, source: Path, directory: Path) -> Future[Path]:
+        return self._pool.submit(compile_module, source, directory, self._add)
+
+    def _add(self, process: subprocess.Popen[str]) -> None:
+        self._processes.append(process)
+        if self._is_ended:  # meanwhile
+            _end(process)
+
+    def __enter__(self) -> _Compilers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._is_ended = True
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            for process in tuple(self._processes):
+                _end(process)
+        self._pool.shutdown()
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+
+
+def _cores() -> int:
+    """Return how many cores this process may use: in a container, not how many there are."""
+    return len(os.sched_getaffinity(0))

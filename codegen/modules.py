@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.binding import Binding
@@ -49,6 +49,23 @@ def render_modules(
         gradients = derivative if one is module else None
         files |= render_torch(operator, gradients, one.binding, one.source)
     return files
+
+
+def check_apart(files: Mapping[str, Iterable[str]]) -> None:
+    """Check that no two modules of one folder have one name; `files` are their names, by graph.
+
+    Raises
+    ------
+    EmitError
+        Two have: operators of PyTorch are modules, too.
+    """
+    owners: dict[str, str] = {}
+    for graph, emitted in files.items():
+        for name in sorted({file.partition(".")[0] for file in emitted}):
+            if owners.setdefault(name, graph) != graph:
+                raise EmitError(
+                    f"module name: expected one graph for {name}, got {owners[name]} and {graph}"
+                )
 
 
 def _check_names(every: Sequence[Named]) -> None:

@@ -99,7 +99,7 @@ ALLOWED = {
         "source",
     },
     "compile": BASE,
-    "compile_all": {"compile"},
+    "compile_all": {*BASE, "compile"},
     "command_errors": BASE,
     "command_options": {*BASE, "options", "overrides"},
     "command_family": {

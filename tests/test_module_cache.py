@@ -350,7 +350,7 @@ def test_whatever_decides_the_binary_decides_the_name(monkeypatch: pytest.Monkey
     changes: list[tuple[object, str, object]] = [
         (module_key.cudnn_bindgen, "__version__", "9.9.9"),
         (module_key, "RUNTIME_ABI", 4711),
-        (module_key, "_runtime_digest", lambda: "other"),
+        (module_key, "runtime_digest", lambda: "other"),
         (compiling, "FLAGS", ("-O0",)),
         (compiling.sys, "version", "4.0"),
         (compiling.importlib.metadata, "version", lambda package: "1"),
