@@ -58,10 +58,15 @@ def _channels_last(n, c, h, w):
 
 def matmul_256():
     """Build one matrix product, 256 on every side."""
+    return matmul(256)
+
+
+def matmul(m):
+    """Build the product of m rows with a square matrix, 256 on its sides."""
     graph = _graph("BFLOAT16")
-    dim, stride = [1, 256, 256], [65536, 256, 1]
+    dim, stride = [1, m, 256], [m * 256, 256, 1]
     a = graph.tensor(dim=dim, stride=stride)
-    b = graph.tensor(dim=dim, stride=stride)
+    b = graph.tensor(dim=[1, 256, 256], stride=[65536, 256, 1])
     _output(graph.matmul(a, b), dim, stride, "BFLOAT16")
     return _build(graph)
 
@@ -81,13 +86,22 @@ def conv_bias_relu():
     return _build(graph)
 
 
-_ATTENTION = [2, 8, 256, 64], [131072, 16384, 64, 1]
+def _heads(batch, length):
+    return [batch, 8, length, 64], [8 * length * 64, length * 64, 64, 1]
+
+
+_ATTENTION = _heads(2, 256)
 
 
 def sdpa_inference():
     """Build causal attention without Stats."""
+    return attention(2, 256)
+
+
+def attention(batch, length):
+    """Build the same for a batch and a length of sequences."""
     graph = _graph("BFLOAT16")
-    dim, stride = _ATTENTION
+    dim, stride = _heads(batch, length)
     q, k, v = (graph.tensor(dim=dim, stride=stride) for _ in range(3))
     o, _ = graph.sdpa(q=q, k=k, v=v, generate_stats=False, attn_scale=0.125, use_causal_mask=True)
     _output(o, dim, stride, "BFLOAT16")
@@ -284,6 +298,21 @@ def build_modules(plans, directory, options=()):
     # A process for each: the C++ compiler takes all the time.
     with ThreadPoolExecutor() as pool:
         return {name: failure for name, failure in pool.map(build, plans.items()) if failure}
+
+
+def build_family(name, plans, directory, options=()):
+    """Compile and import one module for plan files that differ in shape only."""
+    tool = [sys.executable, "-m", "cudnn_bindgen.cli", "build", "--family", name]
+    run = subprocess.run(
+        [*tool, *(str(Path(plan).resolve()) for plan in plans), "-d", str(directory), *options],
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if run.returncode:
+        raise RuntimeError(f"building {name} failed:\n{run.stdout}")
+    return import_module(name, directory)
 
 
 def import_module(name, directory):
