@@ -9,12 +9,11 @@ from typing import Any
 
 import families
 import pytest
-from cases import EMPTY, Case, edited
+from cases import Case
 from families import GRID, ROWS, case_of
 from standin import Standin
 from test_threads import at_once
 
-from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.runtime.errors import (
     CudnnError,
     OperandError,
@@ -41,7 +40,7 @@ def grid(load: Load) -> ModuleType:
 
 def key_of(case: Case) -> tuple[int, ...]:
     dim = case.operands[0].dim
-    return (dim[0],) if case.module == "rows" else (dim[0], dim[2])
+    return (dim[0], dim[2]) if case.module == "grid" else (dim[0],)
 
 
 def test_each_key_runs_its_member(load: Load, place: Place, standin: Standin) -> None:
@@ -216,56 +215,6 @@ def test_sizes_of_workspace(rows: ModuleType, standin: Standin) -> None:
     assert largest == rows.WORKSPACE_SIZE
     with pytest.raises(AttributeError, match="has no attribute 'OPERANDS'"):
         _ = rows.OPERANDS
-
-
-def test_a_plan_is_loaded_for_its_member(rows: ModuleType, place: Place) -> None:
-    """The other members keep theirs."""
-    case = SOME[1]
-    fields = {"pass_by_values": {"900": {"index": 3, "value": "44FA0000"}}}
-    rows.load_plan(edited(case, **fields))
-    changed, other = place(case), place(SOME[0])
-    rows.execute(*changed.arguments, *key_of(case))
-    with pytest.raises(AssertionError):
-        changed.check()
-    rows.execute(*other.arguments, *key_of(SOME[0]))
-    other.check()
-    rows.load_plan()  # the embedded ones
-    changed.fill(keep_scalars=True)
-    rows.execute(*changed.arguments, *key_of(case))
-    changed.check()
-
-
-def test_a_plan_of_no_member(rows: ModuleType, place: Place, grid: ModuleType) -> None:
-    with pytest.raises(OperandError) as caught:
-        rows.load_plan(GRID[0].plan)
-    known = [member.fingerprint for member in rows.MEMBERS.values()]
-    assert str(caught.value) == (
-        f"plan: expected one of a graph among {', '.join(known)}, "
-        f"got graph {GRID[0].binding.fingerprint}"
-    )
-    with pytest.raises(GraphFormatError):
-        rows.load_plan(EMPTY)
-    operands = place(SOME[0])
-    rows.execute(*operands.arguments, 16)
-    operands.check()
-
-
-def test_close_closes_all(rows: ModuleType, place: Place, standin: Standin) -> None:
-    operands = [place(case) for case in SOME]
-    for one in operands:
-        rows.execute(*one.arguments, *key_of(one.case))
-    assert standin.live("plan") == len(SOME)
-    rows.close()
-    assert standin.live("plan") == 0
-    for one in operands:
-        with pytest.raises(PlanNotLoadedError):
-            rows.execute(*one.arguments, *key_of(one.case))
-    rows.load_plan(SOME[2].plan)
-    operands[2].fill(keep_scalars=True)
-    rows.execute(*operands[2].arguments, *key_of(SOME[2]))
-    operands[2].check()
-    with pytest.raises(PlanNotLoadedError, match=r"rows\[x_d0=16\]"):
-        rows.execute(*operands[0].arguments, 16)
 
 
 def test_all_members_are_closed_when_one_cannot_be(

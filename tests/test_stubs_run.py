@@ -94,7 +94,7 @@ maybe: Torch | None
 IMPORTS = [
     "from typing_extensions import assert_type",
     "from frameworks import *",
-    "import product, scalars",
+    "import bare, grid, product, rows, scalars",
 ]
 INTEGERS = "a_int64=1, a_int32=2"
 FLOATS = "a_half=3, a_float=4.0, a_double=5.0, a_bfloat16=6.0"
@@ -138,6 +138,18 @@ ACCEPTED = {
     "product.run(torch, torch, alpha=0.5, check=False)": "tuple[Torch, Torch]",
     "product.run(torch, torch, alpha=0.5, overrides=None)": "tuple[Torch, Torch]",
     "product.run(torch, torch, alpha=0.5, overrides=product.Overrides())": "tuple[Torch, Torch]",
+    # Families: rows has x, w → y and a scalar, grid q, k, lengths → o and a key of two numbers.
+    "rows.run(torch, torch, epsilon=1.5)": "Torch",
+    "rows.run(torch, torch, cupy, epsilon=1, x_d0=32)": "Cupy",
+    "rows.run(16, 32, 48, epsilon=torch, x_d0=32)": "int",
+    "grid.run(torch, torch, torch, B=2, S=sum([3, 4]))": "Torch",
+    "grid.run(torch, torch, torch, S=None, B=None, check=False)": "Torch",
+    "rows.execute(16, 32, 48, 1.5, 64, 0, stream=2)": "None",
+    "grid.execute(16, 32, 48, 64, B=2, S=4)": "None",
+    "rows.workspace_size(16) + rows.WORKSPACE_SIZE": "int",
+    "grid.MEMBERS[2, 16].operands[0].dim": "tuple[int, ...]",
+    "bare.load_plan('a.plan')": "None",
+    "bare.load_plan(on_missing='plan')": "None",
     "product.set_checks(False)": "None",
     "product.set_checks(enabled=True)": "None",
 }
@@ -187,6 +199,18 @@ REJECTED = [
     "product.run(torch, torch, alpha=0.5, check='no')",
     "product.run(torch, torch, alpha=0.5, overrides={'a': [4, 8]})",
     f"scalars.run(torch, {INTEGERS}, {FLOATS}, overrides=None)",
+    # Families.
+    "rows.run(torch, torch)",
+    "rows.run(torch, torch, epsilon=1.5, x_d0='16')",
+    "rows.run(torch, torch, epsilon=1.5, x_d0=16.0)",
+    "rows.run(torch, torch, None, 16, epsilon=1.5)",
+    "grid.run(torch, torch, torch, C=2)",
+    "rows.execute(16, 32, 48, 1.5)",
+    "rows.execute(16, 32, 48, 1.5, None)",
+    "rows.execute(16, 32, 48, x_d0=64)",
+    "grid.execute(16, 32, 48, 64, B=2)",
+    "grid.workspace_size(2)",
+    "bare.load_plan()",
     "product.set_checks()",
     "product.set_checks('no')",
     "product.set_checks(None)",
@@ -205,7 +229,8 @@ def typed(call: str) -> str:
 def verdicts(
     builds: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[set[str], set[str]]]:
-    modules = {f"{name}.pyi": builds.emit(name)[f"{name}.pyi"] for name in ("product", "scalars")}
+    names = ("bare", "grid", "product", "rows", "scalars")
+    modules = {f"{name}.pyi": builds.emit(name)[f"{name}.pyi"] for name in names}
     return check_lines(
         tmp_path_factory.mktemp("run"),
         modules | {"frameworks.pyi": FRAMEWORKS},

@@ -24,17 +24,17 @@ from cudnn_bindgen.runtime.arguments cimport (
     address, float64, int64,
 )
 from cudnn_bindgen.runtime.family cimport (
-    close_family, execute_member, family_launch_stats, family_workspace_size, load_members,
-    member_of_fingerprint, member_of_key, register_family, run_member, set_family_checks,
-    set_family_policy,
+    close_family, execute_member, family_launch_stats, family_workspace_size, load_member,
+    load_members, member_of_key, register_family, run_member, set_family_checks, set_family_policy,
 )
 from cudnn_bindgen.runtime.graph cimport (
-    check_abi, graph_launch_nodes, graph_launch_path, graph_workspace_size, replace_plan,
+    check_abi, graph_launch_nodes, graph_launch_path, graph_workspace_size,
 )
 
 from cudnn_bindgen.runtime.metadata import Member, Operand, PlanParts
+from cudnn_bindgen.runtime.policy import makes_missing
 
-check_abi(1)
+check_abi(2)
 
 FINGERPRINT = "bac726dd2359601a84abdfbd01720a79"
 KEY = ("a_m", "b_n")
@@ -212,11 +212,22 @@ def workspace_size(a_m, b_n):
     return graph_workspace_size(member_of_key(_family, (a_m, b_n,)))
 
 
-def load_plan(plan):
-    """Load a plan file (bytes or path) for its member; reopens it."""
-    from cudnn_bindgen.codegen.plan_file import read_plan_parts
-    parts = PlanParts(**read_plan_parts(plan))
-    replace_plan(member_of_fingerprint(_family, parts.fingerprint), parts)
+def load_plan(plan=None, on_missing="refuse"):
+    """Load the plans of a file (bytes or path) for their member; reopens it.
+
+    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
+    that NVIDIA's frontend makes there and that is kept on disk.
+    """
+    is_made = makes_missing(on_missing)
+    plan_maker = None
+    if is_made:
+        from cudnn_bindgen.planning.missing import plan_maker
+    if plan is None:
+        load_members(_family, plan_maker)
+        return
+    from cudnn_bindgen.codegen.plan_file import read_plans
+    parts = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
+    load_member(_family, parts, plan, plan_maker)
 
 
 def close():
@@ -251,7 +262,48 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# The plans, for the runtime to hand to cuDNN. Nothing below is for reading.
+# The graphs, for plans to be made of. Nothing below is for reading.
+_STRUCTURES = (
+    (
+        b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+        b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"A":1,"B":2},"name":"",'
+        b'"outputs":{"C":3},"tag":"MATMUL"},{"inputs":{"IN_0":3,"IN_1":5},"mode":"ADD","name":"","o'
+        b'utputs":{"OUT_0":4},"relu_lower_clip":null,"tag":"POINTWISE"}],"tensors":[{"data_type":"B'
+        b'FLOAT16","dim":[1,16,16],"name":"a","stride":[256,16,1],"uid":1},{"data_type":"BFLOAT16",'
+        b'"dim":[1,16,8],"name":"b","stride":[128,8,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,16'
+        b',8],"is_virtual":true,"name":"mm::C","stride":[128,8,1],"uid":3},{"data_type":"BFLOAT16",'
+        b'"dim":[1,16,8],"name":"c","stride":[128,8,1],"uid":4},{"data_type":"DOUBLE","dim":[1,1],"'
+        b'is_pass_by_value":true,"name":"epsilon","pass_by_value":{"index":4,"value":0.5},"stride":'
+        b'[1,1],"uid":5}]}'
+    ),
+    (
+        b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+        b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"A":1,"B":2},"name":"",'
+        b'"outputs":{"C":3},"tag":"MATMUL"},{"inputs":{"IN_0":3,"IN_1":5},"mode":"ADD","name":"","o'
+        b'utputs":{"OUT_0":4},"relu_lower_clip":null,"tag":"POINTWISE"}],"tensors":[{"data_type":"B'
+        b'FLOAT16","dim":[1,16,16],"name":"a","stride":[512,32,1],"uid":1},{"data_type":"BFLOAT16",'
+        b'"dim":[1,16,64],"name":"b","stride":[1024,64,1],"uid":2},{"data_type":"BFLOAT16","dim":[1'
+        b',16,64],"is_virtual":true,"name":"mm::C","stride":[1024,64,1],"uid":3},{"data_type":"BFLO'
+        b'AT16","dim":[1,16,64],"name":"c","stride":[1024,64,1],"uid":4},{"data_type":"DOUBLE","dim'
+        b'":[1,1],"is_pass_by_value":true,"name":"epsilon","pass_by_value":{"index":4,"value":0.5},'
+        b'"stride":[1,1],"uid":5}]}'
+    ),
+    (
+        b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
+        b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"A":1,"B":2},"name":"",'
+        b'"outputs":{"C":3},"tag":"MATMUL"},{"inputs":{"IN_0":3,"IN_1":5},"mode":"ADD","name":"","o'
+        b'utputs":{"OUT_0":4},"relu_lower_clip":null,"tag":"POINTWISE"}],"tensors":[{"data_type":"B'
+        b'FLOAT16","dim":[1,32,16],"name":"a","stride":[512,16,1],"uid":1},{"data_type":"BFLOAT16",'
+        b'"dim":[1,16,8],"name":"b","stride":[128,8,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,32'
+        b',8],"is_virtual":true,"name":"mm::C","stride":[256,8,1],"uid":3},{"data_type":"BFLOAT16",'
+        b'"dim":[1,32,8],"name":"c","stride":[256,8,1],"uid":4},{"data_type":"DOUBLE","dim":[1,1],"'
+        b'is_pass_by_value":true,"name":"epsilon","pass_by_value":{"index":4,"value":0.5},"stride":'
+        b'[1,1],"uid":5}]}'
+    ),
+)
+
+
+# For the runtime to hand to cuDNN.
 _PLANS = (
 )
 _family = register_family(
@@ -259,6 +311,7 @@ _family = register_family(
     KEY,
     MEMBERS,
     _PLANS,
+    _STRUCTURES,
     # Of each number of the key, slot and axis of the dims that are it.
     places=(
         ((0, 1), (2, 1)),
