@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint16_t, uintptr_t
 cdef extern from "Python.h":
     # Declared here without an exception value: the inline code looks at the result itself.
     unsigned long long _as_unsigned "PyLong_AsUnsignedLongLong"(object) noexcept
+    long long _as_signed "PyLong_AsLongLong"(object) noexcept
     void _clear_error "PyErr_Clear"() noexcept
 
 cdef void* convert_address(object value, str argument) except? NULL
@@ -53,5 +54,11 @@ cdef inline int32_t int32(object value, str argument) except? -1:
 
 
 cdef inline int64_t int64(object value, str argument) except? -1:
-    """An INT64 scalar."""
+    """An INT64 scalar, or a number of a family's key."""
+    cdef long long number
+    if PyLong_CheckExact(value):
+        number = _as_signed(value)
+        if number != -1:
+            return number
+        _clear_error()
     return convert_int(value, argument, 64)

@@ -46,7 +46,7 @@ class State:
         assert all(abs(a - b) < 100 for a, b in zip(shared, self.before[1], strict=True))
         assert blocks - self.before[2] < 500
         assert resident - self.before[3] < 2 << 20
-        assert objects == self.before[4]
+        assert objects == self.before[4], (objects, self.before[4])
         assert all(item.alive == 0 for item in self.objects if isinstance(item, Producer))
 
 
