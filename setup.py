@@ -1,5 +1,6 @@
 """Build the Cython modules; everything else stands in pyproject.toml."""
 
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -24,5 +25,7 @@ setup(
         ],
         build_dir="build/cython",
         include_path=["src"],
-    )
+    ),
+    # As many compilers at once as there are cores.
+    options={"build_ext": {"parallel": os.cpu_count() or 1}},
 )

@@ -7,6 +7,7 @@
 #
 # OUT     folder for logs and results (./gpu-results)
 # WHEELS  folder of wheels for what the host lacks, such as the cuDNN frontend (./.whl)
+# PROJECT what is installed: the sources here, or a wheel of them (.)
 # PLANS   folder of plan files to measure
 # NEWER   version of the newer cuDNN (9.27)
 # SELECT  what `tests` and `newer` run, as arguments of pytest (tests/gpu); with pytest-xdist,
@@ -33,7 +34,7 @@ set_up() {
     if [ -d "$WHEELS" ]; then
         offline --find-links "$WHEELS" nvidia-cudnn-frontend msgspec py-ubjson cuda-pathfinder filelock platformdirs || return
     fi
-    offline --force-reinstall . || return
+    offline --force-reinstall "${PROJECT:-.}" || return
     nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv
     python3 - <<'END'
 import platform
