@@ -75,14 +75,18 @@ class Undone:
 
 
 def as_built(graph: Graph) -> Graph:
-    """Return the graph as it was before the frontend lowered it; equal if it did not."""
+    """Return the graph as it was before the frontend lowered it; equal if it did not.
+
+    Where calls override dims, axes stay in the order in which a call has to name them.
+    """
     tensors = {tensor.uid: tensor for tensor in graph.tensors}
     # Without a plan nobody can tell the frontend's own lengths from callers' of the same names.
     bound: Set[int] = set(tensors)
     if graph.plan:
         bound = graph.plan.bound_uids - {part.uid for part in graph.plan.workspace_parts}
     undone = find_lowering(graph.nodes, tensors, lambda uid: tensors[uid].value, bound)
-    for uid, (dim, stride) in undone.layouts.items():
+    layouts = {} if graph.is_override_shape_enabled else undone.layouts
+    for uid, (dim, stride) in layouts.items():
         tensors[uid] = replace(tensors[uid], dim=tuple(dim), stride=tuple(stride))
     left = tuple(tensor for uid, tensor in tensors.items() if uid not in undone.added)
     return replace(graph, nodes=undone.nodes, tensors=left)

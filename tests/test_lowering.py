@@ -108,6 +108,17 @@ def test_one_graph_planned_by_two_versions_of_cudnn() -> None:
     assert here.plans[0].constants != there.plans[0].constants
 
 
+def test_axes_that_calls_override_keep_their_order() -> None:
+    """A call's dims of K would mean other axes in a plan that has them exchanged."""
+    raw = forward(implementation="UNIFIED")
+    exchanged = copy.deepcopy(raw)
+    turn(exchanged, "K")
+    assert digest(raw) == digest(exchanged)
+    for each in (raw, exchanged):
+        each["context"]["is_override_shape_enabled"] = True
+    assert digest(raw) != digest(exchanged)
+
+
 @pytest.mark.parametrize("way", ["AUTO", "COMPOSITE", "UNIFIED", None])
 def test_how_attention_is_built_is_not_what_it_is(way: str | None) -> None:
     assert digest(forward(implementation=way)) == digest(forward())
