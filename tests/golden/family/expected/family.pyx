@@ -304,8 +304,7 @@ _STRUCTURES = (
 
 
 # For the runtime to hand to cuDNN.
-_PLANS = (
-)
+_PLANS = ()
 _family = register_family(
     __name__,
     KEY,
