@@ -1,4 +1,4 @@
-"""Plans of many files at once, each process with a context of its own on the GPU."""
+"""Plans of many files at once, each process with a context of its own on the GPU; operands."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ import multiprocessing
 import os
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
+from cudnn_bindgen.codegen.read import read_graph
 from cudnn_bindgen.planning.constants import Constants
 from cudnn_bindgen.planning.make_plan import make_plan, read_input
+from cudnn_bindgen.planning.operands import make_operands
+from cudnn_bindgen.planning.wanted import find_wanted, packed_stride, span
 
 # What the frontend or cuDNN says, as against what is found out about the rebuilt graph.
 THEIR_WORDS = (
@@ -42,3 +49,39 @@ def _make_plan(item: tuple[Path, Constants]) -> bytes | str | Exception:
         # As a plain exception: ours have more arguments than pickle hands over.
         is_refused = error.problem.startswith(THEIR_WORDS)
         return str(error) if is_refused else RuntimeError(str(error))
+
+
+# Elements of one operand that are made at random, and that are allocated: PyTorch's tests of nested
+# tensors declare strides beyond all memory.
+RANDOM = 1 << 28
+LARGEST = 1 << 34
+
+
+def make_planned_operands(plan: bytes, generator: Any) -> dict[int, Any]:
+    """Return fresh operands by uid, made for the ports that the file names."""
+    import torch
+
+    wanted = find_wanted(read_graph(plan))
+    ports = {item.port for item in wanted}
+    strides = {item.uid: packed_stride(item, ports) for item in wanted}
+    sparse = [item for item in wanted if span(item.dim, strides[item.uid]) > RANDOM]
+    dense = {item.uid: replace(item, stride=packed(item.dim)) for item in sparse}
+    made = make_operands(
+        torch, [dense.get(item.uid, item) for item in wanted], generator, generator.device
+    )
+    for item in sparse:
+        size = span(item.dim, strides[item.uid])
+        if size > LARGEST:
+            pytest.skip(f"{item.name} spans {size} elements")
+        flat = torch.empty(size, dtype=made[item.uid].dtype, device=generator.device)
+        made[item.uid] = flat.as_strided(item.dim, item.stride).copy_(made[item.uid])
+    return made
+
+
+def packed(dim: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a tensor without gaps."""
+    strides, step = [], 1
+    for size in reversed(dim):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
