@@ -142,7 +142,7 @@ def main(calls, rounds, json_path):
     console.print(table)
     report = {
         "machine": graphs.machine_facts(),
-        "rows": rows,
+        "family": rows,
         "launch_stats": family.launch_stats(),
     }
     console.print(report["machine"])

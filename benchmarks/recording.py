@@ -138,7 +138,7 @@ def main(plans, calls, rounds, programs, output, program):
             )
     Console(width=160).print(table)
     if output:
-        report = {"machine": graphs.machine_facts(), "calls": calls, "graphs": results}
+        report = {"machine": graphs.machine_facts(), "calls": calls, "recording": results}
         output.write_text(json.dumps(report, indent=1))
 
 

@@ -1,7 +1,7 @@
-"""Turn the JSON of host_overhead.py or tensors.py into its part of benchmarks/README.md.
+"""Turn the JSON of a benchmark into its part of benchmarks/README.md.
 
-python benchmarks/report.py benchmarks/h200.json            # with a plot beside it
-python benchmarks/report.py benchmarks/h200-tensors.json
+python benchmarks/report.py benchmarks/h200.json            # of host_overhead.py; a plot beside it
+python benchmarks/report.py benchmarks/h200-tensors.json    # of tensors.py; others likewise
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from pathlib import Path
 import click
 
 HERE = Path(__file__).parent
-MARKS = "<!-- begin: report.py -->", "<!-- end: report.py -->"
-TENSOR_MARKS = "<!-- begin: report.py, tensors -->", "<!-- end: report.py, tensors -->"
 
 # Column heading → row of the results.
 COLUMNS = {
@@ -83,6 +81,48 @@ def tensor_markdown(report):
     return "\n".join([*lines, "", machine(report)])
 
 
+def accelerate_markdown(report):
+    """Return the table of accelerated graphs: a graph for each row."""
+    graphs = report["accelerate"]
+    columns = [
+        (path, mode)
+        for path, modes in next(iter(graphs.values())).items()
+        # The frontend knows nothing of the module's launch policy.
+        for mode in (list(modes)[:1] if path.startswith("frontend") else modes)
+    ]
+    heads = [path if path.startswith("frontend") else f"{path}, {mode}" for path, mode in columns]
+    lines = ["| graph | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(columns)]
+    for name, rows in graphs.items():
+        cells = [f"{rows[path][mode]:.2f}" for path, mode in columns]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", machine(report)])
+
+
+def family_markdown(report):
+    """Return the table of a family beside the modules of its members."""
+    lines = ["| path | median µs | p10 | p90 |", "| --- | ---: | ---: | ---: |"]
+    for path, row in report["family"].items():
+        cells = [f"{row[key]:.2f}" for key in ("median_us", "p10_us", "p90_us")]
+        lines.append(f"| {path} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", machine(report)])
+
+
+def recording_markdown(report):
+    """Return the tables of recording: each call, and the whole program."""
+    heads = ("mean µs, alone", "recorded", "median µs, alone", "recorded")
+    lines = ["| graph, path | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(heads)]
+    for name, graph in report["recording"].items():
+        for path, row in graph["paths"].items():
+            cells = [row[key][kind] for key in ("mean_us", "median_us") for kind in row[key]]
+            lines.append(f"| {name}, {path} | " + " | ".join(f"{c:.2f}" for c in cells) + " |")
+    lines += ["", "| program of 10,000 calls | alone | recorded |", "| --- | ---: | ---: |"]
+    for name, graph in report["recording"].items():
+        for key, what in (("program_s", "from start to end, s"), ("calls_s", "its calls, s")):
+            cells = [f"{graph[key][kind]:.2f}" for kind in ("alone", "recorded")]
+            lines.append(f"| {name}: {what} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", machine(report)])
+
+
 def machine(report):
     """Return where and how the figures were made."""
     facts = ", ".join(f"{key} {value}" for key, value in report["machine"].items())
@@ -132,16 +172,26 @@ def svg(report):
 def main(results):
     """Write the tables of RESULTS into README.md, and the plot beside RESULTS if it has one."""
     report = json.loads(results.read_text())
-    if "tensors" in report:
-        fill(TENSOR_MARKS, tensor_markdown(report))
-        return
+    for kind, render in RENDERERS.items():
+        if kind in report:
+            fill(f", {kind}", render(report))
+            return
     results.with_suffix(".svg").write_text(svg(report))
-    fill(MARKS, markdown(report))
+    fill("", markdown(report))
 
 
-def fill(marks, tables):
-    """Put the tables between these marks of README.md."""
-    begin, end = marks
+# What a report has → its tables.
+RENDERERS = {
+    "tensors": tensor_markdown,
+    "accelerate": accelerate_markdown,
+    "family": family_markdown,
+    "recording": recording_markdown,
+}
+
+
+def fill(kind, tables):
+    """Put the tables between the marks of their kind in README.md."""
+    begin, end = (f"<!-- {side}: report.py{kind} -->" for side in ("begin", "end"))
     readme = HERE / "README.md"
     head, rest = readme.read_text().split(begin)
     tail = rest.split(end)[1]
