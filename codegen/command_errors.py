@@ -1,35 +1,18 @@
-"""Expected failures of commands, lines on standard error and exit 2, and warnings."""
+"""What commands say on standard error: why they failed, with exit 2, and warnings."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 import click
 
-from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError, PlanError, RecordError
+from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.text import printable
 
 # One cause may give a warning for each of thousands of nodes.
 _MOST_WARNINGS = 20
-
-
-class Group(click.Group):
-    """Commands whose expected failures are one line each."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except (GraphFormatError, EmitError, PlanError, RecordError) as error:
-            fail(str(error))
-        except BrokenPipeError:
-            raise  # click ends quietly when a reader such as `head` has gone
-        except OSError as error:
-            name = os.fsdecode(error.filename) if error.filename else "error"
-            fail(f"{name}: {error.strerror or error}")
 
 
 def warn(warnings: Sequence[GraphFormatError], file: str) -> None:

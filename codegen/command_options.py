@@ -12,6 +12,10 @@ from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.options import FamilyOptions, ReadOptions, TorchOptions
 from cudnn_bindgen.codegen.overrides import OverrideOptions
 
+GRAPH = click.Path(path_type=Path)
+
+list_option = click.option("--list", "is_list", is_flag=True, help="Only list the graphs of a log.")
+
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say how to read a graph file, as one `reading` argument."""

@@ -182,7 +182,8 @@ def test_every_command_has_examples(command: str, option: str) -> None:
     assert all(line.startswith(f"cudnn-bindgen {command} ") for line in lines)
     # Each names only options that there are.
     known = set()
-    for parameter in main.commands[command].params:
+    found = main.get_command(click.Context(main), command)
+    for parameter in found.params:
         known |= {*parameter.opts}
     for line in lines:
         # What follows -- is a program's.
@@ -192,7 +193,12 @@ def test_every_command_has_examples(command: str, option: str) -> None:
 
 def test_all_commands_are_tested_here() -> None:
     assert isinstance(main, click.Group)
-    assert sorted(main.commands) == sorted(COMMANDS)
+    context = click.Context(main)
+    assert main.list_commands(context) == sorted(COMMANDS)
+    for name in COMMANDS:
+        command = main.get_command(context, name)
+        assert command is not None
+        assert command.name == name
 
 
 def test_version() -> None:

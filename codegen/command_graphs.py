@@ -1,0 +1,51 @@
+"""What commands do with a GRAPH argument: read, bind, name and render it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cudnn_bindgen.codegen.bind_graphs import bind_graphs
+from cudnn_bindgen.codegen.bundle import merge_warnings, read_graphs
+from cudnn_bindgen.codegen.command_errors import warn
+from cudnn_bindgen.codegen.graph import Graph
+from cudnn_bindgen.codegen.modules import Named, render_modules
+from cudnn_bindgen.codegen.naming import check_module_name, module_name
+from cudnn_bindgen.codegen.options import ReadOptions, TorchOptions
+from cudnn_bindgen.codegen.overrides import OverrideOptions
+from cudnn_bindgen.codegen.sidecar import choose_options
+from cudnn_bindgen.codegen.source import display_name, is_stdin, read_source
+
+
+def named(graph: Path, module: str, reading: ReadOptions, overriding: OverrideOptions) -> Named:
+    """Read GRAPH and bind it, for a module of this name."""
+    binding = bind_graphs(read(graph, reading), choose_options(graph, overriding))
+    return Named(module, binding, source_name(graph))
+
+
+def render_all(module: Named, reading: ReadOptions, torch: TorchOptions) -> dict[str, str]:
+    """Render a module, and its operators of PyTorch with the graphs of their gradients."""
+    allowed = ReadOptions(None, reading.allow_newer, reading.strict)
+    backwards = [
+        named(graph, module_of(graph, None), allowed, OverrideOptions()) for graph in torch.backward
+    ]
+    return render_modules(module, backwards, torch.namespace)
+
+
+def read(graph: Path, reading: ReadOptions) -> tuple[Graph, ...]:
+    """Read GRAPH, one graph with one plan or several, and print what is odd about it."""
+    file = display_name(graph)
+    graphs = read_graphs(read_source(graph), file, reading)
+    warn(merge_warnings(graphs), file)
+    return graphs
+
+
+def source_name(graph: Path) -> str:
+    """Return what a module says it is made from."""
+    return "stdin" if is_stdin(graph) else graph.name
+
+
+def module_of(graph: Path, name: str | None) -> str:
+    """Return the name of the module: this one, else one from GRAPH's."""
+    if name is not None:
+        return check_module_name(name)
+    return module_name("binding" if is_stdin(graph) else graph.stem)
