@@ -23,6 +23,7 @@ from cudnn_bindgen.planning.implementation import leave_open, named
 from cudnn_bindgen.planning.options import PlanOptions
 from cudnn_bindgen.planning.rebuild import check_dump, rebuild
 from cudnn_bindgen.planning.structure import Structure
+from cudnn_bindgen.planning.wanted import waits_for_peers
 
 
 def build_plan(
@@ -43,7 +44,7 @@ def build_plan(
     PlanError
         There is no GPU, the graph is not rebuilt as it is, or cuDNN has no plan for it.
     """
-    tuning = Tuning(load_cuda(), watch) if options.autotune else None
+    tuning = _tuning(structure, watch) if options.autotune else None
     with refusals(frontend, "expected a GPU that cuDNN can use, got none"):
         handle = frontend.create_handle()
     refusal = ""
@@ -62,6 +63,16 @@ def build_plan(
             f"it was refused: {refusal}"
         )
     return data
+
+
+def _tuning(structure: Structure, watch: Watch) -> Tuning:
+    if waits_for_peers(structure.nodes):
+        raise PlanError(
+            "--autotune: expected a graph that one GPU executes, got one with peer_stats, which "
+            "waits for other GPUs",
+            hint="plan without --autotune",
+        )
+    return Tuning(load_cuda(), watch)
 
 
 def _serialized_somehow(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.binding import bind
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.graph import Graph
+from cudnn_bindgen.codegen.graph import Graph, Node
 
 # What the port of a tensor's offsets has behind that of the tensor.
 RAGGED = "_ragged_offset"
@@ -53,6 +53,14 @@ def find_wanted(graph: Graph) -> tuple[Wanted, ...]:
         for argument in bind(graph).arguments
         if argument.default is None
     )
+
+
+def waits_for_peers(nodes: Iterable[Node]) -> bool:
+    """Whether a kernel waits for what other GPUs write (``peer_stats``).
+
+    Alone it never ends, and with it the process (measured: an H200 with cuDNN 9.19 and 9.27).
+    """
+    return any(field == "peer_stats" for node in nodes for field, _ in node.extra)
 
 
 def span(dim: Iterable[int], stride: Iterable[int]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from click.testing import CliRunner  # noqa: E402
-from documents import to_json  # noqa: E402
+from documents import DATA, to_json  # noqa: E402
 from fake_cuda import FakeCuda, at  # noqa: E402
 from fake_frontend import Candidate, Frontend, installed  # noqa: E402
 from test_planning_build import built, graph  # noqa: E402
@@ -314,6 +315,15 @@ def test_no_pytorch_or_none_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "without --autotune" in error.hint
     blind = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
     assert load(monkeypatch, blind).problem == "--autotune: expected PyTorch to see a GPU, got none"
+
+
+def test_a_graph_that_waits_for_other_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executed alone it would never end."""
+    fake = Frontend(json.loads((DATA / "structure-v2/batchnorm_peer.json").read_bytes()), [])
+    with pytest.raises(PlanError) as caught:
+        tune(monkeypatch, fake, FakeCuda(steady()))
+    assert "peer_stats, which waits for other GPUs" in caught.value.problem
+    assert caught.value.hint == "plan without --autotune"
 
 
 # The command

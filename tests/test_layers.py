@@ -181,7 +181,7 @@ PLANNING_ALLOWED = {
     },
     "build_plan": {
         *("autotune", "candidates", "cuda", "evidence", "frontend", "implementation"),
-        *("options", "rebuild", "structure"),
+        *("options", "rebuild", "structure", "wanted"),
     },
     "make_plan": {
         *("autotune", "build_plan", "constants", "frontend", "lowering", "options", "structure"),
