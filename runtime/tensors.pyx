@@ -27,13 +27,12 @@ from cudnn_bindgen.runtime.tensor_checks cimport (
 )
 from cudnn_bindgen.runtime.tensor_layout cimport LayoutKind, LayoutRule, Strided
 
+from cudnn_bindgen.runtime.layout_match import KINDS
 from cudnn_bindgen.runtime.tensor_types import STORED
 
 cdef extern from "Python.h":
     PyTypeObject* Py_TYPE(object)
     void _clear_error "PyErr_Clear"() noexcept
-
-_KINDS = {"plain": 0, "swapped": 1, "ragged": 2, "paged": 3, "dense": 4}
 
 # Keeps alive what rules point to.
 _registered = []
@@ -49,7 +48,7 @@ cdef int register_tensors(void* graph, tuple layouts, tuple shared) except -1:
     cdef TensorRules* rules = new TensorRules()
     operands = (<tuple>self.operand_data)[:self.operands]
     for operand, (_, kind, free_axis) in zip(operands, layouts, strict=True):
-        rules.operands.push_back(_rule(operand, _KINDS[kind], free_axis))
+        rules.operands.push_back(_rule(operand, KINDS.index(kind), free_axis))
         if operand.role == "output":
             rules.outputs.push_back(<int>rules.operands.size() - 1)
     for output, other in shared:
