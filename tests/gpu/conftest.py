@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -25,6 +27,24 @@ NUMBERS = {
     "cudnnVersion": re.compile(rb'"cudnnVersion":(\d+)'),
     "deviceVer": re.compile(rb'"deviceVer":(\d+)'),
 }
+
+
+# Of one test, without the session's fixtures. A kernel that never ends blocks its process for good.
+TEST_SECONDS = 180
+
+
+def pytest_configure():
+    # Before pytest captures what stands in its place.
+    global _stderr
+    _stderr = os.dup(2)
+
+
+@pytest.fixture(autouse=True)
+def time_limit():
+    """End the process of a test that hangs; with pytest-xdist another one runs the rest."""
+    faulthandler.dump_traceback_later(TEST_SECONDS, exit=True, file=_stderr)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 @dataclass
