@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-from pathlib import Path
+
+TYPE_CHECKING = False  # see process.py
+if TYPE_CHECKING:
+    from pathlib import Path
 
 USAGE = "usage"
 """Where the records of processes lie, apart from graphs, so that ``*.json`` names graphs alone."""
@@ -25,6 +27,5 @@ def write_whole(path: Path, data: bytes) -> None:
         temporary.write_bytes(data)
         temporary.replace(path)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+        temporary.unlink(missing_ok=True)
         raise

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = False  # see process.py
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
 
 
 class _Finder:
@@ -26,6 +28,8 @@ class _Finder:
     ) -> ModuleSpec | None:
         if name != self.name or self._is_asking:
             return None
+        import importlib.util  # only now: most Pythons of a program never come here
+
         self._is_asking = True
         try:
             spec = importlib.util.find_spec(name)

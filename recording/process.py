@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
-from typing import Any
 
 from cudnn_bindgen.recording.files import USAGE
 from cudnn_bindgen.recording.import_hook import on_import
+
+# As in files.py and import_hook.py: what type checkers take for true. Importing typing and pathlib
+# takes as long as Python itself to start, and many a Python ends without needing either.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def start_here(folder: str, run: str) -> None:
     """Say that this Python can record, and record once it imports the frontend."""
     try:
-        usage = Path(folder) / USAGE
-        usage.mkdir(parents=True, exist_ok=True)
-        (usage / f"{run}.started").touch()
+        usage = os.path.join(folder, USAGE)  # noqa: PTH118 - without pathlib
+        os.makedirs(usage, exist_ok=True)  # noqa: PTH103
+        with open(os.path.join(usage, f"{run}.started"), "ab"):  # noqa: PTH118, PTH123
+            pass
     except OSError as error:
         sys.stderr.write(f"cudnn-bindgen record: nothing is recorded: {error}\n")
         return
 
     def start(frontend: Any) -> None:
+        from pathlib import Path
+
         from cudnn_bindgen.recording.session import start_process
 
         try:

@@ -351,6 +351,8 @@ def test_what_a_recorded_program_starts_with_is_small() -> None:
         "assert names == ['cudnn_bindgen', 'cudnn_bindgen.recording',\n"
         "    'cudnn_bindgen.recording.files', 'cudnn_bindgen.recording.import_hook',\n"
         "    'cudnn_bindgen.recording.process'], names\n"
+        "slow = {'contextlib', 'importlib.util', 'pathlib', 'typing'} - before\n"
+        "assert not slow & set(sys.modules)\n"
         "import cudnn_bindgen.recording.session\n"
         "assert not {'rich', 'click', 'jinja2', 'Cython', 'cudnn', 'torch'} & set(sys.modules)"
     )

@@ -1,7 +1,6 @@
 """Python runs this when it starts a program of ``cudnn-bindgen record``; see docs/recording.md."""
 
 import importlib
-import importlib.util
 import os
 import sys
 
@@ -13,9 +12,12 @@ def _run_the_next() -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != here]
     sys.modules.pop("sitecustomize", None)
     sys.path_importer_cache.pop(here, None)
-    if importlib.util.find_spec("sitecustomize") is not None:
+    try:
         importlib.import_module("sitecustomize")
-    # else: Python takes the module that it has begun to import.
+    except ModuleNotFoundError as error:
+        # There is none: Python takes the module that it has begun to import.
+        if error.name != "sitecustomize":
+            raise
 
 
 def _start() -> None:
