@@ -100,7 +100,7 @@ def _fields(binding: Binding, source: str) -> dict[str, Any]:
         "operands": [argument_fields(argument) for argument in binding.operands],
         "scalars": [argument_fields(argument) for argument in binding.scalars],
         "layouts": [literal(layout_fields(argument)) for argument in binding.operands],
-        "shared": wrap_literal(binding.shared, len("    shared=")),
+        "shared": wrap_literal(binding.shared, len("_SHARED = "), 0).removesuffix(","),
         "conversions": sorted({"address", *(c_type.conversion for c_type in c_types)}),
         "fingerprint": binding.fingerprint,
         "graph": graph_fields(binding, source),

@@ -51,6 +51,17 @@ OPERANDS = (
     Operand(7, "inv_variance_ptr", "ln::INV_VARIANCE", "output", "FLOAT", (512, 1, 1, 1), (1, 1, 1, 1), 16),
     Operand(4, "eps", "eps", "scalar", "FLOAT", (1, 1, 1, 1), (1, 1, 1, 1), 1),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("x", "plain", -1),
+    ("scale", "plain", -1),
+    ("bias", "plain", -1),
+    ("y", "plain", -1),
+    ("mean", "plain", -1),
+    ("inv_variance", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -951,17 +962,4 @@ _PLANS = (
     ),
 )
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("x", "plain", -1),
-        ("scale", "plain", -1),
-        ("bias", "plain", -1),
-        ("y", "plain", -1),
-        ("mean", "plain", -1),
-        ("inv_variance", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

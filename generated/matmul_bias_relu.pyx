@@ -45,6 +45,15 @@ OPERANDS = (
     Operand(3, "in_1_ptr", "tensor_2", "input", "BFLOAT16", (1, 1, 256), (256, 256, 1), 16),
     Operand(6, "out_0_ptr", "relu.0::OUT_0", "output", "BFLOAT16", (1, 256, 256), (65536, 256, 1), 16),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("a", "plain", -1),
+    ("b", "plain", -1),
+    ("in_1", "plain", -1),
+    ("out_0", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -678,15 +687,4 @@ _PLANS = (
     ),
 )
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("a", "plain", -1),
-        ("b", "plain", -1),
-        ("in_1", "plain", -1),
-        ("out_0", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

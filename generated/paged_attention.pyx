@@ -52,6 +52,20 @@ OPERANDS = (
     Operand(8, "ragged_ptr", "ragged", "input", "INT32", (17, 1, 1, 1), (1, 1, 1, 1), 4),
     Operand(20, "o_ptr", "flash_attention::O", "output", "HALF", (16, 32, 1, 128), (4096, 128, 128, 1), 16),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("q", "ragged", 2),
+    ("container_k", "paged", 0),
+    ("container_v", "paged", 0),
+    ("seq_q", "plain", -1),
+    ("seq_kv", "plain", -1),
+    ("page_table_k", "plain", -1),
+    ("page_table_v", "plain", -1),
+    ("ragged", "plain", -1),
+    ("o", "ragged", 2),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -265,20 +279,4 @@ _STRUCTURE = (
 )
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("q", "ragged", 2),
-        ("container_k", "paged", 0),
-        ("container_v", "paged", 0),
-        ("seq_q", "plain", -1),
-        ("seq_kv", "plain", -1),
-        ("page_table_k", "plain", -1),
-        ("page_table_v", "plain", -1),
-        ("ragged", "plain", -1),
-        ("o", "ragged", 2),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

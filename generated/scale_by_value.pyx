@@ -43,6 +43,13 @@ OPERANDS = (
     Operand(3, "out_0_ptr", "mul.0::OUT_0", "output", "BFLOAT16", (4, 64, 64), (4096, 64, 1), 16),
     Operand(2, "alpha", "alpha", "scalar", "FLOAT", (1, 1, 1), (1, 1, 1), 1),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("in_0", "plain", -1),
+    ("out_0", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ((1, 0),)
 
 cdef void* _graph = NULL
 
@@ -1000,13 +1007,4 @@ _PLANS = (
     ),
 )
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("in_0", "plain", -1),
-        ("out_0", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=((1, 0),),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

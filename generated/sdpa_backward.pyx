@@ -52,6 +52,20 @@ OPERANDS = (
     Operand(8, "dk_ptr", "dK", "output", "BFLOAT16", (2, 2, 512, 64), (65536, 32768, 64, 1), 16),
     Operand(9, "dv_ptr", "dV", "output", "BFLOAT16", (2, 2, 512, 64), (65536, 32768, 64, 1), 16),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("q", "plain", -1),
+    ("k", "plain", -1),
+    ("v", "plain", -1),
+    ("o", "plain", -1),
+    ("do", "plain", -1),
+    ("stats", "plain", -1),
+    ("dq", "plain", -1),
+    ("dk", "plain", -1),
+    ("dv", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -259,20 +273,4 @@ _STRUCTURE = (
 )
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("q", "plain", -1),
-        ("k", "plain", -1),
-        ("v", "plain", -1),
-        ("o", "plain", -1),
-        ("do", "plain", -1),
-        ("stats", "plain", -1),
-        ("dq", "plain", -1),
-        ("dk", "plain", -1),
-        ("dv", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

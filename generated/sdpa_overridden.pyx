@@ -55,6 +55,16 @@ OPERANDS = (
     Operand(4, "o_ptr", "sdpa::O", "output", "BFLOAT16", (2, 8, 256, 128), (262144, 32768, 128, 1), 16),
     Operand(5, "stats_ptr", "sdpa::Stats", "output", "FLOAT", (2, 8, 256, 1), (2048, 256, 1, 1), 16),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("q", "plain", -1),
+    ("k", "plain", -1),
+    ("v", "plain", -1),
+    ("o", "plain", -1),
+    ("stats", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -1289,19 +1299,7 @@ _PLANS = (
     ),
 )
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("q", "plain", -1),
-        ("k", "plain", -1),
-        ("v", "plain", -1),
-        ("o", "plain", -1),
-        ("stats", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)
 register_overrides(
     _graph,
     # Name, axes and bits of an element of each operand.

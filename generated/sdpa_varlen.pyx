@@ -61,6 +61,23 @@ OPERANDS = (
     Operand(11, "o_ptr", "sdpa::O", "output", "BFLOAT16", (64, 8, 4, 128), (4096, 128, 1024, 1), 16),
     Operand(12, "stats_ptr", "sdpa::Stats", "output", "FLOAT", (64, 8, 4, 1), (32, 1, 8, 1), 16),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("q", "ragged", 2),
+    ("k", "ragged", 3),
+    ("v", "ragged", 2),
+    ("seq_len_q", "plain", -1),
+    ("seq_len_kv", "plain", -1),
+    ("q_ragged_offset", "plain", -1),
+    ("k_ragged_offset", "plain", -1),
+    ("v_ragged_offset", "plain", -1),
+    ("o_ragged_offset", "plain", -1),
+    ("stats_ragged_offset", "plain", -1),
+    ("o", "ragged", 2),
+    ("stats", "ragged", 2),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -1598,23 +1615,4 @@ _PLANS = (
     ),
 )
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("q", "ragged", 2),
-        ("k", "ragged", 3),
-        ("v", "ragged", 2),
-        ("seq_len_q", "plain", -1),
-        ("seq_len_kv", "plain", -1),
-        ("q_ragged_offset", "plain", -1),
-        ("k_ragged_offset", "plain", -1),
-        ("v_ragged_offset", "plain", -1),
-        ("o_ragged_offset", "plain", -1),
-        ("stats_ragged_offset", "plain", -1),
-        ("o", "ragged", 2),
-        ("stats", "ragged", 2),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

@@ -46,6 +46,14 @@ OPERANDS = (
     Operand(2, "in_1_ptr", "tensor_2", "input", "BFLOAT16", (2, 4), (4, 1), 32),
     Operand(3, "out_0_ptr", "::OUT_0", "output", "BFLOAT16", (2, 4), (4, 1), 16),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("in_0", "plain", -1),
+    ("in_1", "plain", -1),
+    ("out_0", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ((2, 0), (2, 1))
 
 cdef void* _graph = NULL
 
@@ -263,14 +271,4 @@ _PLANS = (
     ),
 )
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("in_0", "plain", -1),
-        ("in_1", "plain", -1),
-        ("out_0", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=((2, 0), (2, 1)),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

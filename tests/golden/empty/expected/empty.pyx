@@ -40,6 +40,14 @@ OPERANDS = (
     Operand(2, "b_ptr", "b", "input", "BFLOAT16", (0, 8, 4), (32, 4, 1), 2),
     Operand(3, "c_ptr", "mm::C", "output", "BFLOAT16", (0, 4, 4), (16, 4, 1), 2),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("a", "plain", -1),
+    ("b", "plain", -1),
+    ("c", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -186,14 +194,4 @@ _STRUCTURE = (
 )
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("a", "plain", -1),
-        ("b", "plain", -1),
-        ("c", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

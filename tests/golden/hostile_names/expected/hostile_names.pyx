@@ -48,6 +48,18 @@ OPERANDS = (
     Operand(8, "name_raw_ptr", "{{ name }}{% raw %}", "output", "BFLOAT16", (2, 4), (4, 1), 16),
     Operand(7, "workspace__ptr", "workspace", "output", "BFLOAT16", (2, 4), (4, 1), 16),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("in_0", "plain", -1),
+    ("import_os", "plain", -1),
+    ("lambda_", "plain", -1),
+    ("q", "plain", -1),
+    ("q_ptr", "plain", -1),
+    ("name_raw", "plain", -1),
+    ("workspace_", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -237,18 +249,4 @@ _STRUCTURE = (
 )
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("in_0", "plain", -1),
-        ("import_os", "plain", -1),
-        ("lambda_", "plain", -1),
-        ("q", "plain", -1),
-        ("q_ptr", "plain", -1),
-        ("name_raw", "plain", -1),
-        ("workspace_", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

@@ -56,6 +56,21 @@ OPERANDS = (
     Operand(15, "stats_ptr", "sdpa::Stats", "output", "FLOAT", (3, 8, 128, 1), (1024, 128, 1, 1), 16),
     Operand(30, "attn_scale", "Attn_scale", "scalar", "FLOAT", (1, 1, 1, 1), (1, 1, 1, 1), 1, 0.125),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("q", "ragged", 2),
+    ("k", "ragged", 2),
+    ("v", "ragged", 2),
+    ("seq_q", "plain", -1),
+    ("seq_kv", "plain", -1),
+    ("cu_seqlens", "plain", -1),
+    ("k_ragged_offset", "plain", -1),
+    ("stats_ragged_offset", "plain", -1),
+    ("o", "ragged", 2),
+    ("stats", "ragged", 2),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -284,21 +299,4 @@ _STRUCTURE = (
 )
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("q", "ragged", 2),
-        ("k", "ragged", 2),
-        ("v", "ragged", 2),
-        ("seq_q", "plain", -1),
-        ("seq_kv", "plain", -1),
-        ("cu_seqlens", "plain", -1),
-        ("k_ragged_offset", "plain", -1),
-        ("stats_ragged_offset", "plain", -1),
-        ("o", "ragged", 2),
-        ("stats", "ragged", 2),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

@@ -40,6 +40,14 @@ OPERANDS = (
     Operand(5, "operand_ptr", "tensor_5", "input", "INT32", (3,), (1,), 16),
     Operand(2, "y_ptr", "red::Y", "output", "FLOAT", (1, 4), (4, 1), 16),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("x", "plain", -1),
+    ("operand", "plain", -1),
+    ("y", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -189,14 +197,4 @@ _STRUCTURE = (
 )
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("x", "plain", -1),
-        ("operand", "plain", -1),
-        ("y", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

@@ -58,6 +58,13 @@ OPERANDS = (
     Operand(7, "steps", "steps", "scalar", "INT32", (1, 1), (1, 1), 1, -3),
     Operand(8, "rate", "rate", "scalar", "DOUBLE", (1, 1), (1, 1), 1, 0.1),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("x", "plain", -1),
+    ("out_0", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ((1, 0),)
 
 cdef void* _graph = NULL
 
@@ -296,13 +303,4 @@ _STRUCTURE = (
 )
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("x", "plain", -1),
-        ("out_0", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=((1, 0),),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

@@ -42,6 +42,15 @@ OPERANDS = (
     Operand(4, "b_ptr", "B", "input", "BFLOAT16", (1, 64, 1, 1), (64, 1, 1, 1), 16),
     Operand(6, "out_0_ptr", "2::OUT_0", "output", "BFLOAT16", (8, 64, 56, 56), (200704, 1, 3584, 64), 16),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("x", "plain", -1),
+    ("w", "plain", -1),
+    ("b", "plain", -1),
+    ("out_0", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -210,15 +219,4 @@ _STRUCTURE = (
 )
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("x", "plain", -1),
-        ("w", "plain", -1),
-        ("b", "plain", -1),
-        ("out_0", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

@@ -40,6 +40,14 @@ OPERANDS = (
     Operand(2, "x_ptr", "", "input", "HALF", (4, 8, 6, 6), (288, 1, 48, 8), 16),
     Operand(3, "dw_ptr", "::DW", "output", "HALF", (16, 8, 3, 3), (72, 1, 24, 8), 16),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("dy", "plain", -1),
+    ("x", "plain", -1),
+    ("dw", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -189,14 +197,4 @@ _STRUCTURE = (
 )
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("dy", "plain", -1),
-        ("x", "plain", -1),
-        ("dw", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

@@ -52,6 +52,19 @@ OPERANDS = (
     Operand(9, "db_ptr", "db", "output", "BFLOAT16", (1, 4), (4, 1), 16),
     Operand(6, "eps", "eps", "scalar", "FLOAT", (1, 1), (1, 1), 1),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("dy", "plain", -1),
+    ("x", "plain", -1),
+    ("w", "plain", -1),
+    ("mean", "plain", -1),
+    ("rstd", "plain", -1),
+    ("dx", "plain", -1),
+    ("dw", "plain", -1),
+    ("db", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -255,19 +268,4 @@ _STRUCTURE = (
 )
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("dy", "plain", -1),
-        ("x", "plain", -1),
-        ("w", "plain", -1),
-        ("mean", "plain", -1),
-        ("rstd", "plain", -1),
-        ("dx", "plain", -1),
-        ("dw", "plain", -1),
-        ("db", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)

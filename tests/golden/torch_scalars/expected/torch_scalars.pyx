@@ -48,6 +48,17 @@ OPERANDS = (
     Operand(4, "rstd_ptr", "rstd", "output", "FLOAT", (2, 1), (1, 1), 16),
     Operand(7, "eps", "eps", "scalar", "FLOAT", (1, 1), (1, 1), 1, 9.999999747378752e-06),
 )
+# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
+_LAYOUTS = (
+    ("x", "plain", -1),
+    ("w", "plain", -1),
+    ("b", "plain", -1),
+    ("y", "plain", -1),
+    ("mean", "plain", -1),
+    ("rstd", "plain", -1),
+)
+# Slots of an output and of an operand that it may replace in its memory.
+_SHARED = ()
 
 cdef void* _graph = NULL
 
@@ -234,17 +245,4 @@ _STRUCTURE = (
 )
 _PLANS = ()
 _graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(
-    _graph,
-    # Parameter of `run`, what is fixed about its layout, the axis that is not.
-    layouts=(
-        ("x", "plain", -1),
-        ("w", "plain", -1),
-        ("b", "plain", -1),
-        ("y", "plain", -1),
-        ("mean", "plain", -1),
-        ("rstd", "plain", -1),
-    ),
-    # Slots of an output and of an operand that it may replace in its memory.
-    shared=(),
-)
+register_tensors(_graph, _LAYOUTS, _SHARED)
