@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from cudnn_bindgen.codegen.bind_graphs import bind_graphs
 from cudnn_bindgen.codegen.bundle import read_graphs
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.plan_parts import PlanParts
+from cudnn_bindgen.codegen.source import read_given
 
 
 def read_plans(
@@ -36,10 +36,7 @@ def read_plans(
     OSError
         It cannot be read.
     """
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        data, file = bytes(source), "plan"
-    else:
-        data, file = Path(source).read_bytes(), os.fspath(source)
+    data, file = read_given(source, "plan")
     plans = bind_graphs(read_graphs(data, file)).plans
     if not plans and not may_be_none:
         refusal = GraphFormatError(

@@ -1,7 +1,8 @@
-"""A graph file as the command line names it: read whole, within bounds, or from standard input."""
+"""A graph file as the command line names it, within bounds; or as a program passes it."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -22,6 +23,16 @@ def is_stdin(path: Path) -> bool:
 def display_name(path: Path) -> str:
     """Return what messages and emitted headers call the file."""
     return "stdin" if is_stdin(path) else str(path)
+
+
+def read_given(source: bytes | str | os.PathLike[str], what: str) -> tuple[bytes, str]:
+    """Return the content of what a program passed, bytes or a path, and its name for messages.
+
+    Bytes are called `what`. Raises OSError if a file cannot be read.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source), what
+    return Path(source).read_bytes(), os.fspath(source)
 
 
 def read_source(path: Path) -> bytes:

@@ -47,6 +47,15 @@ def parse_constants(texts: Sequence[str], arguments: Sequence[str] = ()) -> Cons
     return Constants(tuple(pairs), tuple(arguments))
 
 
+def find_open_scalars(structure: Structure) -> dict[int, TensorDocument]:
+    """Return the scalars without a value, by uid: callers pass them, or they are constants."""
+    return {
+        uid: item
+        for uid, item in structure.tensors.items()
+        if item.is_pass_by_value and item.pass_by_value is None
+    }
+
+
 def resolve_constants(structure: Structure, said: Constants) -> dict[int, int | float]:
     """Return the value of each constant of compile time, by uid.
 
@@ -55,11 +64,7 @@ def resolve_constants(structure: Structure, said: Constants) -> dict[int, int | 
     PlanError
         A value is missing, is no number of its type, or is given to something else.
     """
-    open_scalars = {
-        uid: item
-        for uid, item in structure.tensors.items()
-        if item.is_pass_by_value and item.pass_by_value is None
-    }
+    open_scalars = find_open_scalars(structure)
     values: dict[int, int | float] = {}
     for name, text in said.values:
         uid = _find(name, open_scalars, structure, _CONST)

@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from cudnn_bindgen.caching.file_cache import CacheError, RejectedError
+from cudnn_bindgen.codegen.archive import is_bundle
 from cudnn_bindgen.codegen.bundle import Key, first_plan
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.fingerprint import fingerprint
 from cudnn_bindgen.codegen.graph import dotted
 from cudnn_bindgen.codegen.plan_file import read_plans
 from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.source import read_given
 from cudnn_bindgen.codegen.text import shorten
+from cudnn_bindgen.planning.constants import find_open_scalars
 from cudnn_bindgen.planning.frontend import backend_version, frontend_version, load_frontend
 from cudnn_bindgen.planning.make_plan import make_plan, read_input
 from cudnn_bindgen.planning.options import HEURISTICS
@@ -59,10 +62,7 @@ def plan_maker(
     OSError
         It cannot be read.
     """
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        data, file = bytes(source), "graph"
-    else:
-        data, file = Path(source).read_bytes(), os.fspath(source)
+    data, file = read_given(source, "graph")
     missing = _Missing(first_plan(data, file), file, frozenset(bound_uids))
     return lambda sm, sm_count, version: missing.plan(Key(sm, sm_count, version))
 
@@ -106,11 +106,11 @@ class _Missing:
             return self._parts(made[0] if made else self._make(device), device)
 
     def _check_constants(self) -> None:
-        bound = self.structure.bound
+        bound = self.structure.bound or ()
         names = [
             f'"{shorten(item.name or str(uid))}"'
-            for uid, item in self.structure.tensors.items()
-            if item.is_pass_by_value and item.pass_by_value is None and uid not in (bound or ())
+            for uid, item in find_open_scalars(self.structure).items()
+            if uid not in bound
         ]
         if names:
             raise PlanError(
@@ -133,17 +133,15 @@ class _Missing:
 
     def _parts(self, data: bytes, device: Key) -> Parts:
         """Return what is in a plan file, if it is for this graph and device."""
-        graph = read_graph(data)
-        if graph.plan is None:
-            raise PlanError("expected a plan, got structure only")
-        info = graph.plan
-        found = Key(info.sm, info.sm_count, info.cudnn_version)
+        if is_bundle(data):
+            raise PlanError("expected a plan, got a bundle")
+        [parts] = read_plans(data)
+        found = Key(parts["sm"], parts["sm_count"], parts["cudnn_version"])
         if found not in (device, replace(device, sm_count=0)):
             raise PlanError(
                 f"expected a plan for {device}, got one for {found}",
                 hint="it is made for the current CUDA device, by the cuDNN that the frontend calls",
             )
-        [parts] = read_plans(data)
         if parts["fingerprint"] != self.fingerprint:
             raise PlanError(
                 f"expected a plan of graph {self.fingerprint}, got one of {parts['fingerprint']}",

@@ -123,7 +123,7 @@ ALLOWED = {
         *(BASE | {"alike", "bind_graphs", "bundle", "command_errors", "family", "naming"}),
         *("options", "overrides", "render_family", "sidecar", "source"),
     },
-    "plan_file": {*BASE, "bind_graphs", "bundle", "plan_parts"},
+    "plan_file": {*BASE, "bind_graphs", "bundle", "plan_parts", "source"},
     "dialects.__init__": {
         *(BASE | {"options", "dialects.document"}),
         *("dialects.plan", "dialects.log", "dialects.structure", "dialects.int_list"),
@@ -189,7 +189,7 @@ PLANNING_ALLOWED = {
     "progress": {"autotune"},
     "command": {"constants", "make_plan", "options", "progress"},
     "plan_cache": {"options", "structure"},
-    "missing": {"frontend", "make_plan", "options", "plan_cache"},
+    "missing": {"constants", "frontend", "make_plan", "options", "plan_cache"},
 }
 
 # And for recording, in a program that is not ours: what it writes on one side, what is read on the
