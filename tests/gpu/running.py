@@ -109,6 +109,17 @@ def as_passed(operand: Any, tensor: Any) -> Any:
     return graphs.storage(tensor)[: -(-math.prod(operand.dim) // 8)]
 
 
+def moved(tensors: dict[int, Any], device: int) -> dict[int, Any]:
+    """Return the same operands on another device, padding included; scalars stay on the host."""
+    place = torch.device("cuda", device)
+    return {
+        uid: graphs.storage(t).to(place).view(t.dtype).as_strided(t.shape, t.stride())
+        if t.is_cuda
+        else t
+        for uid, t in tensors.items()
+    }
+
+
 def is_ragged(case: Any, operand: Any) -> bool:
     names = {bare(o) for o in case.module.OPERANDS}
     return f"{bare(operand)}_ragged_offset" in names

@@ -6,8 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-import graphs  # noqa: E402  (on the path since conftest)
-from running import Call, bare, found_case  # noqa: E402
+from running import (  # noqa: E402  (on the path since conftest)
+    Call,
+    as_passed,
+    bare,
+    found_case,
+    moved,
+)
 
 from cudnn_bindgen.runtime.errors import OperandError  # noqa: E402
 
@@ -234,23 +239,15 @@ def test_tensors_of_another_device(case):
     if torch.cuda.device_count() < 2:
         pytest.skip("one device")
     call = Call(case)
-    there = {
-        uid: tensor.to("cuda:1").as_strided(tensor.shape, tensor.stride())
-        if tensor.is_cuda and tensor.is_contiguous()
-        else tensor
-        for uid, tensor in call.tensors.items()
-    }
-    moved = [operand for operand in call.operands if there[operand.uid].get_device() == 1]
-    assert moved
-    for operand in moved:
-        refused(call, bare(operand), there[operand.uid])
-    if len(moved) == len(call.operands) and not case.module.workspace_size():
-        with torch.cuda.device(1):
-            for operand in call.outputs:
-                graphs.storage(there[operand.uid]).fill_(0xFF)
-            torch.cuda.synchronize()
-            case.module.run(*(there[o.uid] for o in call.operands), **call.scalars)
-            torch.cuda.synchronize()
-            for operand in call.outputs:
-                found = graphs.storage(there[operand.uid]).to("cuda:0")
-                assert torch.equal(found, call.expected[operand.uid])
+    there = moved(call.tensors, 1)
+    passed = {bare(o): as_passed(o, there[o.uid]) for o in call.operands}
+    first, *others = passed
+    for name, tensor in passed.items():
+        # The first one says which device it is: the next one is wrong then.
+        refused(call, name, tensor, names=others if name == first else None)
+    with torch.cuda.device(1):
+        case.poison(there)
+        torch.cuda.synchronize()
+        case.module.run(**passed, **call.scalars)
+        torch.cuda.synchronize()
+    case.assert_same(moved(there, 0), call.expected)

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import graphs  # noqa: E402  (on the path since conftest)
+from running import moved  # noqa: E402
 
 from cudnn_bindgen.caching.file_cache import ENVIRONMENT  # noqa: E402
 from cudnn_bindgen.planning import missing  # noqa: E402
@@ -42,13 +43,7 @@ class Round:
         self.case, self.module = case, case.module
         tensors = case.fresh()
         self.expected = case.expected(tensors)
-        place = torch.device("cuda", device)
-        self.tensors = {
-            uid: graphs.storage(t).to(place).view(t.dtype).as_strided(t.shape, t.stride())
-            if t.is_cuda
-            else t
-            for uid, t in tensors.items()
-        }
+        self.tensors = moved(tensors, device)
         if device:
             case.kept.append(self.tensors)  # as `fresh` does: no address comes again
 
@@ -60,10 +55,7 @@ class Round:
 
     def check(self):
         """Compare on the current stream."""
-        for operand in self.module.OPERANDS:
-            if operand.uid in self.tensors:
-                found = graphs.storage(self.tensors[operand.uid]).cpu()
-                assert torch.equal(found, self.expected[operand.uid].cpu()), operand.argument
+        self.case.assert_same(moved(self.tensors, 0), self.expected)
 
 
 @pytest.mark.parametrize("policy", ["direct", "record"])
