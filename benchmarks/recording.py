@@ -108,7 +108,7 @@ def whole_program(path, calls, rounds):
 @click.argument("plans", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option("--calls", default=10_000, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
-@click.option("--programs", default=3, show_default=True, help="Processes of each kind.")
+@click.option("--programs", default=9, show_default=True, help="Processes of each kind.")
 @click.option("--json", "output", type=click.Path(path_type=Path))
 @click.option("--program", is_flag=True, hidden=True)
 def main(plans, calls, rounds, programs, output, program):
