@@ -49,7 +49,10 @@ def build_plan(
         handle = frontend.create_handle()
     refusal = ""
     try:
-        data, refusal = _serialized_somehow(structure, constants, options, frontend, handle, tuning)
+        data, refusal = _serialized_somehow(
+            structure,
+            lambda graph: _serialized(graph, constants, options, frontend, handle, tuning),
+        )
     except BaseException as error:
         _forget_frames(error)
         raise
@@ -76,19 +79,14 @@ def _tuning(structure: Structure, watch: Watch) -> Tuning:
 
 
 def _serialized_somehow(
-    structure: Structure,
-    constants: Mapping[int, int | float],
-    options: PlanOptions,
-    frontend: Module,
-    handle: object,
-    tuning: Tuning | None,
+    structure: Structure, serialized: Callable[[Structure], bytes]
 ) -> tuple[bytes, str]:
     """Return the plan file of a graph as it is, or with attention as the frontend chooses.
 
     And why it is the latter: what the former was refused for.
     """
     try:
-        return _serialized(structure, constants, options, frontend, handle, tuning), ""
+        return serialized(structure), ""
     except RefusedError as error:
         free = leave_open(structure)
         if free == structure:
@@ -96,7 +94,7 @@ def _serialized_somehow(
         _forget_frames(error)
         refused = error
     try:
-        data = _serialized(free, constants, options, frontend, handle, tuning)
+        data = serialized(free)
     except PlanError as error:
         _forget_frames(error)
         if error.problem == refused.problem:
