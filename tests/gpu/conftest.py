@@ -206,6 +206,22 @@ def case(request, cases):
     found.kept.clear()
 
 
+@pytest.fixture
+def planned(monkeypatch):
+    """A list with an entry for each plan that is made at load."""
+    from cudnn_bindgen.planning import missing
+
+    calls = []
+    make_plan = missing.make_plan
+
+    def counted(*arguments):
+        calls.append(1)
+        return make_plan(*arguments)
+
+    monkeypatch.setattr(missing, "make_plan", counted)
+    return calls
+
+
 def operators_of(built, tmp_path_factory):
     """Build operators for graphs of torch_graphs.py; skip what cuDNN does not serve here."""
     import cudnn

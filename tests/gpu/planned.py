@@ -65,7 +65,10 @@ def make_planned_operands(plan: bytes, generator: Any) -> dict[int, Any]:
     ports = {item.port for item in wanted}
     strides = {item.uid: packed_stride(item, ports) for item in wanted}
     sparse = [item for item in wanted if span(item.dim, strides[item.uid]) > RANDOM]
-    dense = {item.uid: replace(item, stride=packed(item.dim)) for item in sparse}
+    dense = {
+        item.uid: replace(item, stride=torch.empty(item.dim, device="meta").stride())
+        for item in sparse
+    }
     made = make_operands(
         torch, [dense.get(item.uid, item) for item in wanted], generator, generator.device
     )
@@ -76,12 +79,3 @@ def make_planned_operands(plan: bytes, generator: Any) -> dict[int, Any]:
         flat = torch.empty(size, dtype=made[item.uid].dtype, device=generator.device)
         made[item.uid] = flat.as_strided(item.dim, item.stride).copy_(made[item.uid])
     return made
-
-
-def packed(dim: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides of a tensor without gaps."""
-    strides, step = [], 1
-    for size in reversed(dim):
-        strides.append(step)
-        step *= size
-    return tuple(reversed(strides))

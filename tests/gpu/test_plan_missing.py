@@ -18,7 +18,6 @@ from filelock import FileLock  # noqa: E402
 
 from cudnn_bindgen.caching.file_cache import ENVIRONMENT, CacheWarning  # noqa: E402
 from cudnn_bindgen.codegen.errors import PlanError  # noqa: E402
-from cudnn_bindgen.planning import missing  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -79,20 +78,6 @@ def cache(tmp_path, monkeypatch):
     """The folder of plans, which is not there yet."""
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path))
     return tmp_path / "plans"
-
-
-@pytest.fixture
-def planned(monkeypatch):
-    """A list with an entry for each plan that is made."""
-    calls = []
-    make_plan = missing.make_plan
-
-    def counted(*arguments):
-        calls.append(1)
-        return make_plan(*arguments)
-
-    monkeypatch.setattr(missing, "make_plan", counted)
-    return calls
 
 
 def plan_files(folder):

@@ -14,7 +14,6 @@ import graphs  # noqa: E402  (on the path since conftest)
 from running import moved  # noqa: E402
 
 from cudnn_bindgen.caching.file_cache import ENVIRONMENT  # noqa: E402
-from cudnn_bindgen.planning import missing  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -40,7 +39,7 @@ class Round:
     """Operands on one device, and the bytes that the frontend makes of them on the first one."""
 
     def __init__(self, case, device):
-        self.case, self.module = case, case.module
+        self.case, self.module, self.device = case, case.module, device
         tensors = case.fresh()
         self.expected = case.expected(tensors)
         self.tensors = moved(tensors, device)
@@ -52,6 +51,13 @@ class Round:
 
     def poison(self):
         self.case.poison(self.tensors)
+
+    def verify(self):
+        """Call on PyTorch's current stream of the device, and compare."""
+        with torch.cuda.device(self.device):
+            self.poison()
+            self.execute(torch.cuda.current_stream())
+            self.check()
 
     def check(self):
         """Compare on the current stream."""
@@ -114,10 +120,10 @@ def test_a_capture_on_each(case):
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, stream=stream):
                 turn.execute(stream)
-        captured.append((device, turn, graph))
+        captured.append((turn, graph))
     for _ in range(2):
-        for device, turn, graph in captured:
-            with torch.cuda.device(device):
+        for turn, graph in captured:
+            with torch.cuda.device(turn.device):
                 turn.poison()
                 graph.replay()
                 torch.cuda.synchronize()
@@ -125,26 +131,16 @@ def test_a_capture_on_each(case):
 
 
 def test_closing_ends_both(case):
-    rounds = [(device, Round(case, device)) for device in DEVICES]
+    rounds = [Round(case, device) for device in DEVICES]
     for _ in range(2):
-        for device, turn in rounds:
-            with torch.cuda.device(device):
-                turn.poison()
-                turn.execute(torch.cuda.current_stream())
-                turn.check()
+        for turn in rounds:
+            turn.verify()
         case.module.close()
         case.module.load_plan()
 
 
-def test_a_missing_plan_is_made_once_for_both(frontend, make_case, tmp_path, monkeypatch):
+def test_a_missing_plan_is_made_once_for_both(frontend, make_case, tmp_path, monkeypatch, planned):
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path))
-    calls, make_plan = [], missing.make_plan
-
-    def counted(*arguments):
-        calls.append(arguments)
-        return make_plan(*arguments)
-
-    monkeypatch.setattr(missing, "make_plan", counted)
     name = "two_devices_missing"
     failed = graphs.build_modules({name: DUMP}, tmp_path)
     assert not failed, failed
@@ -157,9 +153,5 @@ def test_a_missing_plan_is_made_once_for_both(frontend, make_case, tmp_path, mon
     reference = graphs.reference_graph(plan, frontend)
     case = make_case(name, tmp_path, plan, reference, frontend, generator)
     for device in (*DEVICES, 1):
-        turn = Round(case, device)
-        with torch.cuda.device(device):
-            torch.cuda.synchronize()
-            turn.execute(torch.cuda.current_stream())
-            turn.check()
-    assert len(calls) == 1
+        Round(case, device).verify()
+    assert len(planned) == 1
