@@ -10,7 +10,7 @@ import click
 from cudnn_bindgen.codegen.command_family import check_family_options, render_files
 from cudnn_bindgen.codegen.command_graphs import module_of, named, render_all
 from cudnn_bindgen.codegen.command_options import (
-    GRAPH,
+    PATH,
     family_options,
     override_options,
     reading_options,
@@ -31,8 +31,8 @@ Examples:
   cudnn-bindgen build --family attn attn_b*.plan -d mymodel/       # all of them in one module
 """
 )
-@click.argument("graphs", type=GRAPH, nargs=-1, required=True, metavar="GRAPH...")
-@click.option("-d", "--directory", type=GRAPH, required=True, help="Folder for the modules.")
+@click.argument("graphs", type=PATH, nargs=-1, required=True, metavar="GRAPH...")
+@click.option("-d", "--directory", type=PATH, required=True, help="Folder for the modules.")
 @click.option("--name", help="Name of the module, for one GRAPH; default from its file name.")
 @click.option(
     "-j",

@@ -10,7 +10,7 @@ import click
 from cudnn_bindgen.codegen.command_family import check_family_options, render_files
 from cudnn_bindgen.codegen.command_graphs import module_of, named, render_all
 from cudnn_bindgen.codegen.command_options import (
-    GRAPH,
+    PATH,
     family_options,
     list_option,
     override_options,
@@ -40,11 +40,11 @@ Examples:
   cudnn-bindgen emit --family attn attn_b*.plan        # one module for several shapes
 """
 )
-@click.argument("graphs", type=GRAPH, nargs=-1, required=True, metavar="GRAPH...")
+@click.argument("graphs", type=PATH, nargs=-1, required=True, metavar="GRAPH...")
 @click.option("-o", "--output", metavar="OUT.pyx|-", help="File to write; default NAME.pyx here.")
 @click.option("--name", help="Name of the module; default from OUT.pyx, else from GRAPH.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 with a diff if not up to date.")
-@click.option("--depfile", type=GRAPH, help="Write a Makefile rule for build systems.")
+@click.option("--depfile", type=PATH, help="Write a Makefile rule for build systems.")
 @list_option
 @reading_options
 @override_options

@@ -12,7 +12,7 @@ from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.options import FamilyOptions, ReadOptions, TorchOptions
 from cudnn_bindgen.codegen.overrides import OverrideOptions
 
-GRAPH = click.Path(path_type=Path)
+PATH = click.Path(path_type=Path)
 
 list_option = click.option("--list", "is_list", is_flag=True, help="Only list the graphs of a log.")
 
@@ -69,7 +69,7 @@ def torch_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option(
         "--backward",
-        type=click.Path(path_type=Path),
+        type=PATH,
         multiple=True,
         metavar="GRAPH",
         help="Graph of gradients, for autograd; may be repeated. See docs/torch.md.",

@@ -10,7 +10,7 @@ from cudnn_bindgen.codegen.bind_graphs import bind_graphs
 from cudnn_bindgen.codegen.binding import Binding
 from cudnn_bindgen.codegen.command_errors import fail
 from cudnn_bindgen.codegen.command_graphs import module_of, read, source_name
-from cudnn_bindgen.codegen.command_options import GRAPH, list_option, reading_options
+from cudnn_bindgen.codegen.command_options import PATH, list_option, reading_options
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
 from cudnn_bindgen.codegen.options import ReadOptions
 from cudnn_bindgen.codegen.output import write_files
@@ -24,7 +24,7 @@ Examples:
   cudnn-bindgen show attn.plan --launch                # on a GPU: kernels and patched words
 """
 )
-@click.argument("graph", type=GRAPH)
+@click.argument("graph", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option(
     "--launch",
