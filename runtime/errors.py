@@ -86,6 +86,25 @@ class DriverError(BindingError):
         self.status_name = status_name
 
 
+class StreamError(BindingError):
+    """A part of the plan's launches goes to another stream than the call's.
+
+    Some engines launch a kernel on the legacy default stream whatever stream cuDNN is given
+    (docs/launch-records.md has a list). On that stream and on blocking ones, which wait for it, the
+    result is right. A CUDA graph would lack the kernel, and on a stream made with
+    cudaStreamNonBlocking, as PyTorch's are, it would run at any time.
+    """
+
+    def __init__(self, module: str, in_capture: bool) -> None:
+        where = "in a stream capture" if in_capture else "on a non-blocking stream"
+        super().__init__(
+            f"{module}: this plan launches a kernel on the legacy default stream, so its result "
+            f"would be wrong {where}: call it outside of captures with stream=0 or a stream made "
+            "without cudaStreamNonBlocking, or make a plan of another engine "
+            "(cudnn-bindgen plan --engine)"
+        )
+
+
 class PlanMismatchError(BindingError):
     """A plan was built for another cuDNN, GPU generation or graph.
 

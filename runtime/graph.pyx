@@ -8,12 +8,14 @@ variant pack. Calls count themselves in `calls`; what retires plans first takes 
 from libc.stdint cimport int64_t, uintptr_t
 
 from cudnn_bindgen.runtime.calls cimport enter_call, leave_call, wait_for_calls
+from cudnn_bindgen.runtime.capture cimport CAPTURING, NOT_CAPTURING, capture_state
 from cudnn_bindgen.runtime.described cimport describe_graph
 from cudnn_bindgen.runtime.device_plan cimport loaded_plans, plan_on_device
 from cudnn_bindgen.runtime.driver cimport CUstream
 from cudnn_bindgen.runtime.handle cimport Handle, current_handle
 from cudnn_bindgen.runtime.launch cimport launch_loaded
-from cudnn_bindgen.runtime.loaded cimport LoadedPlan
+from cudnn_bindgen.runtime.library cimport driver_api, is_forked
+from cudnn_bindgen.runtime.loaded cimport LoadedPlan, destroy_unneeded_plans, keep_for_capture
 from cudnn_bindgen.runtime.missing_plan cimport choose_first, make_missing_plan
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.overridden cimport check_strides, overridden_size
@@ -65,6 +67,7 @@ cdef void* register_graph(str module, str fingerprint, tuple operands, tuple pla
         else:
             graph.operands += 1
             graph.proven.push_back(OPERAND_PROOF)
+            graph.largest = max(graph.largest, operand.span)
         graph.mask.push_back(operand.alignment - 1)
         graph.may_be_null.push_back(0 in operand.dim)
     graph.proven.push_back(WORKSPACE_PROOF)
@@ -164,7 +167,10 @@ cdef int replace_plans(void* graph, tuple plans, object make_missing) except -1:
 
 
 cdef int close_graph(void* graph) except -1:
-    """Take the plans out, wait for the calls inside them, destroy them on every device."""
+    """Take the plans out, wait for the calls inside them, destroy them on every device.
+
+    What a captured CUDA graph launches stays until the graph is gone.
+    """
     cdef Graph* self = <Graph*>graph
     return _retire(self, self.plans.exchange(NULL))
 
@@ -245,7 +251,8 @@ cdef int _execute(
     cdef LoadedPlan* loaded = plan_on_device(self, plans, handle)
     if loaded == NULL:
         return MISSING
-    cdef const Plan* plan = loaded.by_device[handle.device].load()
+    cdef Plan* plan = loaded.by_device[handle.device].load()
+    cdef int state = capture_state(driver_api(), stream)
     cdef int64_t size
     if overrides != NULL:
         check_strides(self, loaded, overrides)
@@ -254,9 +261,12 @@ cdef int _execute(
         if 0 <= workspace_bytes < size:
             return refuse_workspace(size, workspace_bytes)
         if workspace == NULL and size > 0:
-            workspace = workspace_block(handle, stream, size)
+            workspace = workspace_block(handle, stream, state, size)
+    if state == CAPTURING:
+        keep_for_capture(loaded, stream)
     return launch_loaded(
-        self, loaded, handle, plan, slots, overrides, <char*>workspace, stream)
+        self, loaded, handle, plan, slots, overrides, <char*>workspace, stream,
+        state == NOT_CAPTURING)
 
 
 cdef int64_t _workspace_size(Graph* self, OverrideValues* overrides) except -1 nogil:
@@ -279,6 +289,10 @@ cdef inline int64_t _size(
 cdef int _retire(Graph* self, PlanSet* plans) except -1:
     cdef Failure failure
     cdef int result
+    # Calls that the fork interrupted never leave.
+    if is_forked():
+        return 0
+    destroy_unneeded_plans()
     if plans == NULL:
         return 0
     with nogil:

@@ -14,7 +14,8 @@ namespace cudnn_bindgen {
 enum : int { kSuccess = 0, kInvalidValue = 1 };
 enum : int { kThreadLocalCapture = 1, kRelaxedCapture = 2 };
 enum : int { kKernelNode = 0, kMemcpyNode = 1, kMemsetNode = 2, kEmptyNode = 5 };
-enum : unsigned { kNonBlockingStream = 1 };
+enum : unsigned { kBlockingStream = 0, kNonBlockingStream = 1 };
+enum : int { kPinnedMemory = 1, kOnDevice = 1, kReadWrite = 3 };
 
 // CUDA_KERNEL_NODE_PARAMS_v2
 struct KernelNodeParams {
@@ -26,6 +27,27 @@ struct KernelNodeParams {
     void** extra;
     void* kernel;   // used when function is null
     void* context;  // ignored when function is set
+};
+
+// CUmemLocation
+struct MemoryLocation {
+    int type;
+    int device;
+};
+
+// CUmemAllocationProp
+struct MemoryProperties {
+    int type;
+    int exported_as;
+    MemoryLocation location;
+    void* windows;
+    unsigned char flags[8];
+};
+
+// CUmemAccessDesc
+struct MemoryAccess {
+    MemoryLocation location;
+    int flags;
 };
 
 // CUDA_MEMSET_NODE_PARAMS_v1
@@ -98,6 +120,18 @@ struct GraphDriver {
     int (*set_kernel)(void*, void*, const KernelNodeParams*);
     int (*set_memset)(void*, void*, const MemsetNodeParams*, void*);
     int (*set_memcpy)(void*, void*, const MemcpyNodeParams*, void*);
+    int (*create_memory)(uint64_t*, size_t, const MemoryProperties*, unsigned long long);
+    int (*release_memory)(uint64_t);
+    int (*reserve)(uint64_t*, size_t, size_t, uint64_t, unsigned long long);
+    int (*free_addresses)(uint64_t, size_t);
+    int (*map)(uint64_t, size_t, size_t, uint64_t, unsigned long long);
+    int (*unmap)(uint64_t, size_t);
+    int (*set_access)(uint64_t, size_t, const MemoryAccess*, size_t);
+    int (*allocate_host)(void**, size_t);
+    int (*free_host)(void*);
+    int (*copy_to_host)(void*, uint64_t, size_t, void*);
+    int (*copy_to_device)(uint64_t, const void*, size_t, void*);
+    int (*synchronize)(void*);
 
     // Resolves all of them; returns the name of the first that the driver lacks, or null.
     const char* resolve(void* library) {
@@ -137,6 +171,18 @@ struct GraphDriver {
         find(set_kernel, "cuGraphExecKernelNodeSetParams_v2");
         find(set_memset, "cuGraphExecMemsetNodeSetParams");
         find(set_memcpy, "cuGraphExecMemcpyNodeSetParams");
+        find(create_memory, "cuMemCreate");
+        find(release_memory, "cuMemRelease");
+        find(reserve, "cuMemAddressReserve");
+        find(free_addresses, "cuMemAddressFree");
+        find(map, "cuMemMap");
+        find(unmap, "cuMemUnmap");
+        find(set_access, "cuMemSetAccess");
+        find(allocate_host, "cuMemAllocHost_v2");
+        find(free_host, "cuMemFreeHost");
+        find(copy_to_host, "cuMemcpyDtoHAsync_v2");
+        find(copy_to_device, "cuMemcpyHtoDAsync_v2");
+        find(synchronize, "cuStreamSynchronize");
         return missing;
     }
 };

@@ -16,8 +16,10 @@ from cudnn_bindgen.runtime.cudnn cimport CUDNN_STATUS_SUCCESS, CudnnApi, cudnnHa
 from cudnn_bindgen.runtime.driver cimport (
     CU_STREAM_PER_THREAD, CUcontext, CUDA_ERROR_NOT_INITIALIZED, CUdevice, CUstream, DriverApi,
 )
-from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
+from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api, is_forked
 from cudnn_bindgen.runtime.status cimport check_driver, raise_cudnn
+
+from cudnn_bindgen.runtime.errors import BindingError
 
 cdef extern from * nogil:
     """
@@ -89,6 +91,11 @@ cdef extern from * nogil:
 
 cdef atomic[uint64_t] _tenancies
 
+_FORKED = (
+    "this process was forked from one that had initialised CUDA, and CUDA cannot be used here: "
+    'start it by "spawn" or "forkserver", or fork before the first call'
+)
+
 
 cdef Handle* current_handle(CUstream stream, void* owner) except NULL nogil:
     """This thread's handle for the current context.
@@ -103,6 +110,9 @@ cdef Handle* current_handle(CUstream stream, void* owner) except NULL nogil:
     cdef Handle* handle = <Handle*>last_handle()
     cdef int status = driver.context_get_current(&context)
     if status == CUDA_ERROR_NOT_INITIALIZED:
+        if is_forked():
+            with gil:
+                raise BindingError(_FORKED)
         # cuInit knows why, or works by now.
         check_driver("cuInit", driver.init(0))
         status = driver.context_get_current(&context)
@@ -138,6 +148,8 @@ def release_handles():
     """
     cdef HandleList* own = own_handles()
     cdef void* handle
+    if is_forked():
+        return
     set_last_handle(NULL)
     while own.size():
         handle = own.back()

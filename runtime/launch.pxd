@@ -6,7 +6,7 @@ from cudnn_bindgen.runtime.plan cimport Plan
 from cudnn_bindgen.runtime.registered cimport Graph
 
 cdef int launch_loaded(
-    Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
-    const OverrideValues* overrides, char* workspace, CUstream stream
+    Graph* graph, LoadedPlan* loaded, Handle* handle, Plan* plan, void** slots,
+    OverrideValues* overrides, char* workspace, CUstream stream, bint may_record
 ) except -1 nogil
-cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan)
+cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, Plan* plan)

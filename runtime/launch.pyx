@@ -1,12 +1,14 @@
 # cython: language_level=3, freethreading_compatible=True
 """One launch of a loaded plan: through its launch record, or direct."""
-from libc.stdint cimport uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.cudnn cimport CUDNN_STATUS_SUCCESS
-from cudnn_bindgen.runtime.driver cimport CUstream
+from cudnn_bindgen.runtime.driver cimport (
+    CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUDA_SUCCESS, CUstream,
+)
 from cudnn_bindgen.runtime.handle cimport Handle, no_stream, use_stream
 from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, fill_pack, prepare_workspace
@@ -14,12 +16,13 @@ from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.overridden cimport raise_overridden
 from cudnn_bindgen.runtime.plan cimport Plan, launch_plan
 from cudnn_bindgen.runtime.record cimport (
-    POLICY_DIRECT, NodeDescription, RecordedCall, describe_launch, launch_recorded,
+    LEAVES_STREAM, POLICY_DIRECT, STAYS_ON_STREAM, STREAM_UNKNOWN, NodeDescription, RecordedCall,
+    describe_launch, find_stream_use, launch_recorded,
 )
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.status cimport Failure, check_driver, raise_cudnn
 
-from cudnn_bindgen.runtime.errors import BindingError
+from cudnn_bindgen.runtime.errors import BindingError, StreamError
 
 cdef enum:
     STACK_SLOTS = 64             # a larger graph takes one malloc a call
@@ -30,9 +33,9 @@ cdef struct Call:
     Graph* graph
     LoadedPlan* loaded
     Handle* handle
-    const Plan* plan
+    Plan* plan
     void** slots
-    const OverrideValues* overrides   # NULL: as declared
+    OverrideValues* overrides    # NULL: as declared
     char* workspace
     bint has_workspace           # whether the plan uses any
     void** pack                  # room for the variant pack
@@ -41,10 +44,13 @@ cdef struct Call:
 
 
 cdef int launch_loaded(
-    Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
-    const OverrideValues* overrides, char* workspace, CUstream stream
+    Graph* graph, LoadedPlan* loaded, Handle* handle, Plan* plan, void** slots,
+    OverrideValues* overrides, char* workspace, CUstream stream, bint may_record
 ) except -1 nogil:
-    """Enqueue the plan once on `stream`. Raises CudnnError, DriverError."""
+    """Enqueue the plan once on `stream`. Raises CudnnError, DriverError, StreamError.
+
+    `may_record`: the stream is not being captured. A captured graph gets the launch's own nodes.
+    """
     cdef void* memory[3 * STACK_SLOTS]
     cdef void** room = memory
     cdef size_t slots_needed = max(loaded.uids.size(), <size_t>graph.slots + 1)
@@ -59,8 +65,13 @@ cdef int launch_loaded(
     _assemble(
         &call, graph, loaded, handle, plan, slots, overrides, workspace, room, slots_needed)
     try:
-        if graph.policy.load() != POLICY_DIRECT and _launch_recorded(&call, stream):
-            return 0
+        if may_record and graph.policy.load() != POLICY_DIRECT:
+            if _launch_recorded(&call, stream):
+                return 0
+        # On the default streams all comes right: the legacy one waits for the others.
+        if <size_t>stream > CU_STREAM_PER_THREAD or not may_record:
+            if plan.stream_use.load() != STAYS_ON_STREAM:
+                _check_stream(&call, stream, not may_record)
         use_stream(handle, stream, graph.owner)
         return _launch_direct(&call)
     finally:
@@ -68,8 +79,8 @@ cdef int launch_loaded(
             free(room)
 
 
-cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan):
-    """Record the plan at made-up addresses and return its nodes; nothing is launched."""
+cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, Plan* plan):
+    """Record the plan for made-up addresses and return its nodes; nothing is launched."""
     cdef size_t room_slots = max(loaded.uids.size(), <size_t>graph.slots + 1)
     cdef vector[void*] room
     cdef vector[void*] slots
@@ -108,8 +119,8 @@ cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, cons
 
 
 cdef void _assemble(
-    Call* call, Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
-    const OverrideValues* overrides, char* workspace, void** room, size_t room_slots
+    Call* call, Graph* graph, LoadedPlan* loaded, Handle* handle, Plan* plan, void** slots,
+    OverrideValues* overrides, char* workspace, void** room, size_t room_slots
 ) noexcept nogil:
     call.graph = graph
     call.loaded = loaded
@@ -124,6 +135,29 @@ cdef void _assemble(
     call.pack = room
     call.addresses = room + room_slots
     call.scalars = <char*>(room + 2 * room_slots)
+
+
+cdef int _check_stream(Call* call, CUstream stream, bint in_capture) except -1 nogil:
+    """Refuse a launch that would compute something wrong, because a part of it leaves the stream.
+
+    Some engines of cuDNN launch a kernel on the legacy stream, whatever stream the handle has: a
+    capture misses it, and on a non-blocking stream it runs too early or too late. Seen once for
+    each plan and device, by capturing a call (recorder.hpp); asked again if that failed.
+    """
+    cdef RecordedCall recorded
+    cdef unsigned int flags = 0
+    if call.plan.stream_use.load() == STREAM_UNKNOWN:
+        _as_recorded(call, stream, &recorded)
+        find_stream_use(recorded)
+    if call.plan.stream_use.load() != LEAVES_STREAM:
+        return 0
+    if not in_capture:
+        if driver_api().stream_get_flags(stream, &flags) != CUDA_SUCCESS:
+            return 0  # no stream: cuDNN says so
+        if not flags & CU_STREAM_NON_BLOCKING:
+            return 0
+    with gil:
+        raise StreamError((<tuple>call.graph.owner)[0], in_capture)
 
 
 cdef int _launch_direct(Call* call) except -1 nogil:
@@ -174,8 +208,10 @@ cdef void _as_recorded(Call* call, CUstream stream, RecordedCall* recorded) noex
         used += width
     recorded.plan = call.loaded.id
     recorded.records = &call.loaded.records
+    recorded.stream_use = &call.plan.stream_use
     recorded.policy = graph.policy.load()
     recorded.work.context = call.handle.context
+    recorded.work.device = call.handle.device
     recorded.work.stream = stream
     recorded.work.addresses = call.addresses
     recorded.work.alignments = graph.proven.data()
@@ -192,7 +228,23 @@ cdef void _as_recorded(Call* call, CUstream stream, RecordedCall* recorded) noex
         recorded.key.shape_hash = call.overrides.hash()
     recorded.capacity = graph.record_capacity.load()
     recorded.work.launch = _launch_for_record
+    recorded.work.largest = _largest_for_record
     recorded.work.what = call
+
+
+cdef size_t _largest_for_record(void* what) noexcept nogil:
+    """Bytes from an address on that a call may touch, of the operand or workspace with the most."""
+    cdef Call* call = <Call*>what
+    cdef uint64_t largest = call.graph.largest
+    cdef int64_t workspace = call.loaded.frontend_workspace + call.plan.workspace_size
+    cdef int slot
+    if call.overrides != NULL:
+        for slot in range(call.graph.operands):
+            if call.overrides.has(slot):
+                largest = max(largest, call.overrides.span(slot))
+        # What cuDNN said of this call, if it was asked.
+        workspace = max(workspace, call.overrides.workspace_size)
+    return max(largest, <uint64_t>workspace)
 
 
 cdef int _launch_for_record(void* what, void* const* addresses, void* stream) noexcept nogil:

@@ -13,6 +13,9 @@ namespace cudnn_bindgen {
 
 enum LaunchPolicy : int { kAuto = 0, kDirect = 1, kRecord = 2 };
 
+// Whether a plan's launches keep to the stream that they are given, as far as is known.
+enum StreamUse : int { kUnknown = 0, kStays = 1, kLeaves = 2 };
+
 // What became of a graph's calls, over all threads.
 struct LaunchCounts {
     std::atomic<uint64_t> direct{0};
@@ -42,8 +45,9 @@ struct LaunchCounts {
 // One call, as records see it: a function of addresses. What else may differ from call to call is
 // in `key`; another one needs another record, of which `capacity` are kept for each stream.
 struct RecordedCall {
-    uint64_t plan;         // an id that no other plan ever has
-    PlanRecords* records;  // of that plan
+    uint64_t plan;                 // an id that no other plan ever has
+    PlanRecords* records;          // of that plan
+    std::atomic<int>* stream_use;  // of the plan on the device: a StreamUse
     int policy;
     Recordable work;  // less aligned addresses go direct
     CallKey key;
@@ -63,8 +67,6 @@ class OnceDriver {
     OnceDriver() {
         void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
         missing_ = library ? driver_.resolve(library) : "libcuda.so.1";
-        if (library) is_capturing_ = reinterpret_cast<int (*)(void*, int*)>(
-            dlsym(library, "cuStreamIsCapturing"));
     }
     static OnceDriver& get() {
         static OnceDriver once;
@@ -72,15 +74,9 @@ class OnceDriver {
     }
     const GraphDriver& driver() const { return driver_; }
     const char* missing() const { return missing_; }
-    // An error means that the legacy stream would join another stream's capture.
-    bool is_capturing(void* stream) const {
-        int status = 0;
-        return is_capturing_(stream, &status) || status;
-    }
 
   private:
     GraphDriver driver_{};
-    int (*is_capturing_)(void*, int*) = nullptr;
     const char* missing_ = nullptr;
 };
 
@@ -93,10 +89,21 @@ inline bool is_aligned(const Recordable& work) {
     return misaligned == 0;
 }
 
+// `reason`: why captures of the call could not be used, or empty.
+inline void note_stream_use(const RecordedCall& call, const Reason& reason) {
+    if (reason == kLeavesStream) {
+        call.stream_use->store(kLeaves);
+    } else if (reason.empty() && call.stream_use->load() == kUnknown) {
+        call.stream_use->store(kStays);
+    }
+}
+
 inline LaunchRecord* make_record(const GraphDriver& driver, RecordEntry& entry,
                                  const RecordedCall& call, LaunchCounts& counts) {
     std::unique_ptr<LaunchRecord> record;
-    const Reason reason = record_launch(driver, call.work, record);
+    const bool leaves = call.stream_use->load() == kLeaves;
+    const Reason reason = leaves ? kLeavesStream : record_launch(driver, call.work, record);
+    note_stream_use(call, reason);
     if (!reason.empty()) {
         // What cuDNN refuses of one call's shapes says nothing of the others.
         if (call.key.shape_bytes && reason == kLaunchFailed) {
@@ -119,7 +126,8 @@ inline LaunchRecord* make_record(const GraphDriver& driver, RecordEntry& entry,
 }  // namespace detail
 
 // Launches `call` through a record and returns true, or returns false: the caller launches it
-// direct then. `store` is the calling thread's own; null at first.
+// direct then. `store` is the calling thread's own; null at first. Not for a stream that is being
+// captured: its graph gets the launch's own nodes.
 inline bool launch_recorded(RecordStore*& store, const RecordedCall& call, LaunchCounts& counts) {
     using detail::OnceDriver;
     const OnceDriver& once = OnceDriver::get();
@@ -129,10 +137,7 @@ inline bool launch_recorded(RecordStore*& store, const RecordedCall& call, Launc
         }
         return false;
     }
-    // In a capture the caller's graph gets ordinary nodes, not a record of ours.
-    if (!detail::is_aligned(call.work) || once.is_capturing(call.work.stream)) {
-        return false;
-    }
+    if (!detail::is_aligned(call.work)) return false;
     if (!store) store = new RecordStore;
     RecordEntry& entry = *store->entry(call.plan, call.work.stream, *call.records);
     LaunchRecord* record = entry.find(call.key);
@@ -155,6 +160,15 @@ inline bool launch_recorded(RecordStore*& store, const RecordedCall& call, Launc
     (patched ? counts.patched : counts.unchanged).fetch_add(1, std::memory_order_relaxed);
     counts.last_path.store(kRecord, std::memory_order_relaxed);
     return true;
+}
+
+// Captures `call` once, to see what stream its launches use. What fails leaves that as it was.
+inline void find_stream_use(const RecordedCall& call) {
+    const detail::OnceDriver& once = detail::OnceDriver::get();
+    if (once.missing()) return;
+    Recordable work = call.work;
+    work.stream = nullptr;  // it may be capturing, and must not be asked for its priority then
+    detail::note_stream_use(call, capture_once(once.driver(), work));
 }
 
 }  // namespace cudnn_bindgen

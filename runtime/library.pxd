@@ -3,3 +3,4 @@ from cudnn_bindgen.runtime.driver cimport DriverApi
 
 cdef const CudnnApi* cudnn_api() except NULL nogil
 cdef const DriverApi* driver_api() except NULL nogil
+cdef bint is_forked() noexcept nogil

@@ -23,6 +23,21 @@ cdef extern from "<dlfcn.h>" nogil:
         RTLD_NOW
         RTLD_NOLOAD
 
+cdef extern from * nogil:
+    """
+    #include <pthread.h>
+
+    #include <atomic>
+
+    static std::atomic<bool> forked{false};
+
+    static void watch_forks() {
+        pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+    }
+    """
+    const atomic[bint] forked
+    void watch_forks()
+
 CUDNN = "libcudnn.so.9"
 DRIVER = "libcuda.so.1"
 
@@ -54,6 +69,14 @@ cdef const DriverApi* driver_api() except NULL nogil:
         with _lock:
             _resolve_driver()
     return _driver_ready.load()
+
+
+cdef bint is_forked() noexcept nogil:
+    """Whether the parent of this process had initialised CUDA, which is unusable here then.
+
+    What the parent made stays as it is: no call can free it, and the parent uses it.
+    """
+    return forked.load()
 
 
 def cudnn_version():
@@ -156,6 +179,12 @@ cdef int _resolve_driver() except -1:
     (<void**>&api.context_set_current)[0] = _symbol(library, b"cuCtxSetCurrent", DRIVER)
     (<void**>&api.context_get_device)[0] = _symbol(library, b"cuCtxGetDevice", DRIVER)
     (<void**>&api.stream_get_context)[0] = _symbol(library, b"cuStreamGetCtx", DRIVER)
+    (<void**>&api.stream_get_flags)[0] = _symbol(library, b"cuStreamGetFlags", DRIVER)
+    (<void**>&api.user_objects.get_capture_info)[0] = _symbol(
+        library, b"cuStreamGetCaptureInfo_v2", DRIVER)
+    (<void**>&api.user_objects.create)[0] = _symbol(library, b"cuUserObjectCreate", DRIVER)
+    (<void**>&api.user_objects.release)[0] = _symbol(library, b"cuUserObjectRelease", DRIVER)
+    (<void**>&api.user_objects.retain)[0] = _symbol(library, b"cuGraphRetainUserObject", DRIVER)
     (<void**>&api.stream_is_capturing)[0] = _symbol(library, b"cuStreamIsCapturing", DRIVER)
     (<void**>&api.stream_get_id)[0] = dlsym(library, b"cuStreamGetId")
     (<void**>&api.exchange_capture_mode)[0] = _symbol(
@@ -166,5 +195,6 @@ cdef int _resolve_driver() except -1:
     (<void**>&api.set_bytes)[0] = _symbol(library, b"cuMemsetD8Async", DRIVER)
     # Where this fails, as without a GPU, current_handle() tries again and says so.
     api.init(0)
+    watch_forks()
     _driver_ready.store(api)
     return 0

@@ -3,6 +3,7 @@ from libcpp.atomic cimport atomic
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.driver cimport CUstream, DriverApi
+from cudnn_bindgen.runtime.kept cimport Kept
 from cudnn_bindgen.runtime.override_values cimport OverrideSizes
 from cudnn_bindgen.runtime.plan cimport Plan
 from cudnn_bindgen.runtime.record cimport PlanRecords
@@ -16,7 +17,7 @@ cdef struct WorkspacePart:
     int operation                # 0 copy to device, 1 set to zero, 2 address only
     int64_t offset               # bytes from the start of the workspace
     int64_t size                 # bytes
-    int64_t first                # of its values in LoadedPlan.values
+    const float* values          # for a copy; never freed
 
 
 cdef struct Aligned:
@@ -30,7 +31,8 @@ cdef struct Replacement:
 
 
 # A plan file's plan, and the execution plans made from it so far, by device ordinal. Immutable but
-# for `by_device`, `sizes` and `records`; owned by the graph that it is loaded into.
+# for `by_device`, `sizes` and `records`; owned by the graph that it is loaded into, and by the CUDA
+# graphs that its calls were captured into.
 cdef cppclass LoadedPlan:
     uint64_t id                  # no other plan of the process ever has it
     void* text                   # a reference to the bytes object
@@ -44,12 +46,12 @@ cdef cppclass LoadedPlan:
     vector[int] kept             # else the slots that it takes
     vector[uint64_t] constants   # bits, 8 bytes each
     vector[WorkspacePart] parts
-    vector[float] values         # what copying parts read, also when a captured graph is replayed
     vector[Replacement] replacements
     vector[Aligned] aligned      # operands of which overridden strides must keep an alignment
     OverrideSizes sizes          # of the workspace, under overrides
     atomic[Plan*] by_device[MAX_DEVICES]
     PlanRecords records          # launch records of it, on all handles
+    Kept* held                   # by captured CUDA graphs, too
 
 cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object parts) except NULL
 cdef int fill_pack(
@@ -60,3 +62,5 @@ cdef int prepare_workspace(
     Failure* failure
 ) noexcept nogil
 cdef int unload(LoadedPlan* loaded, Failure* failure) noexcept nogil
+cdef int keep_for_capture(LoadedPlan* loaded, CUstream stream) except -1 nogil
+cdef void destroy_unneeded_plans() noexcept nogil

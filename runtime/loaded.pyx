@@ -8,10 +8,13 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 from libcpp.atomic cimport atomic
+from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.driver cimport CUDA_SUCCESS, CUdeviceptr, CUstream, DriverApi
+from cudnn_bindgen.runtime.kept cimport Kept, Unneeded
+from cudnn_bindgen.runtime.library cimport driver_api, is_forked
 from cudnn_bindgen.runtime.plan cimport Plan, destroy_plan
-from cudnn_bindgen.runtime.status cimport Failure
+from cudnn_bindgen.runtime.status cimport Failure, check_driver
 
 from cudnn_bindgen.runtime.errors import PlanMismatchError
 
@@ -19,7 +22,26 @@ cdef extern from "Python.h":
     void increment_reference "Py_INCREF"(object)
     void decrement_reference "Py_DECREF"(PyObject*)
 
+cdef extern from * nogil:
+    """
+    #include <mutex>
+    #include <set>
+    #include <vector>
+
+    // A copy of `values` that is never freed, because queued launches and CUDA graphs read it on
+    // the host at times of their own. The same values have one: so many as there are plan files.
+    static const float* keep_values(const std::vector<float>& values) {
+        static auto& mutex = *new std::mutex;
+        static auto& all = *new std::set<std::vector<float>>;
+        std::lock_guard<std::mutex> lock(mutex);
+        return all.insert(values).first->data();
+    }
+    """
+    const float* keep_values(const vector[float]& values)
+
 cdef atomic[uint64_t] _next_id
+# Plans that were unloaded while captured CUDA graphs needed them, which they do not any more.
+cdef Unneeded _unneeded
 
 cdef enum:
     COPY = 0
@@ -42,9 +64,11 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
             what = f"an alignment of {operand.argument} of"
             raise PlanMismatchError(module, what, str(size), str(operand.alignment))
     loaded = new LoadedPlan()
+    loaded.held = new Kept(loaded, _note_unneeded)
     try:
         _lay_out(loaded, slots, parts)
     except BaseException:
+        del loaded.held
         del loaded
         raise
     return loaded
@@ -79,12 +103,11 @@ cdef int _lay_out(LoadedPlan* loaded, dict slots, object parts) except -1:
     for uid, operation, offset, values in parts.workspace_parts:
         part.operation = operation
         part.offset = offset
-        part.first = loaded.values.size()
+        part.values = NULL
         part.size = 0
         if operation == COPY:
             part.size = 4 * len(values)
-            for value in values:
-                loaded.values.push_back(<float><double>value)
+            part.values = keep_values(values)
         elif operation == ZERO:
             part.size = int(values[0])
         loaded.uids.push_back(uid)
@@ -139,8 +162,7 @@ cdef int prepare_workspace(
         if part.operation == COPY and part.size:
             failure.call = "cuMemcpyHtoDAsync"
             status = driver.copy_to_device(
-                <CUdeviceptr>(workspace + part.offset), &loaded.values[part.first], part.size,
-                stream)
+                <CUdeviceptr>(workspace + part.offset), part.values, part.size, stream)
         elif part.operation == ZERO and part.size:
             failure.call = "cuMemsetD8Async"
             status = driver.set_bytes(
@@ -153,18 +175,52 @@ cdef int prepare_workspace(
 
 
 cdef int unload(LoadedPlan* loaded, Failure* failure) noexcept nogil:
-    """Destroy the execution plans on all devices and the plan itself; no call may be inside it."""
-    cdef int device, result = 0
-    cdef Plan* plan
+    """Destroy the execution plans on all devices and the plan itself; no call may be inside it.
+
+    What captured CUDA graphs launch stays until `destroy_unneeded_plans`.
+    """
+    if is_forked():
+        # The parent's: CUDA cannot be called here.
+        return 0
     # Records first: they launch kernels that the plans own.
     loaded.records.empty()
+    with gil:
+        decrement_reference(<PyObject*>loaded.text)
+    return _destroy(loaded, failure) if loaded.held.let_go() else 0
+
+
+cdef int keep_for_capture(LoadedPlan* loaded, CUstream stream) except -1 nogil:
+    """Let the CUDA graph that `stream` is being captured into own the plan as well."""
+    # Whoever captures again and again, and closes in between, frees what was captured before.
+    destroy_unneeded_plans()
+    return check_driver(
+        "cuGraphRetainUserObject", loaded.held.hold(driver_api().user_objects, stream))
+
+
+cdef void destroy_unneeded_plans() noexcept nogil:
+    """Destroy what was unloaded before and is in no CUDA graph any more.
+
+    Where cuDNN cannot, nobody is there to be told, and nothing to be tried again.
+    """
+    cdef Failure ignored
+    cdef void* loaded = _unneeded.take()
+    while loaded != NULL:
+        if not is_forked():
+            _destroy(<LoadedPlan*>loaded, &ignored)
+        loaded = _unneeded.take()
+
+
+cdef void _note_unneeded(void* loaded) noexcept nogil:
+    _unneeded.add(loaded)
+
+
+cdef int _destroy(LoadedPlan* loaded, Failure* failure) noexcept nogil:
+    cdef int device, result = 0
+    cdef Plan* plan
     for device in range(MAX_DEVICES):
         plan = loaded.by_device[device].exchange(NULL)
         if plan != NULL and destroy_plan(plan, failure) < 0:
             result = -1
-    with gil:
-        decrement_reference(<PyObject*>loaded.text)
-    if loaded.values.empty():
-        del loaded
-    # Otherwise it stays: captured CUDA graphs copy from its values at each replay.
+    del loaded.held
+    del loaded
     return result

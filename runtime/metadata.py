@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cudnn_bindgen.runtime.errors import OperandError
+from cudnn_bindgen.runtime.tensor_types import STORED
 
 
 class Operand(NamedTuple):
@@ -40,6 +41,16 @@ class Operand(NamedTuple):
     stride: tuple[int, ...]
     alignment: int
     default: float | int | None = None
+
+    @property
+    def span(self) -> int:
+        """Bytes from the address on that the elements take, at most 2**62."""
+        if 0 in self.dim:
+            return 0
+        stored = STORED[self.data_type][0]
+        steps = zip(self.dim, self.stride, strict=True)
+        elements = 1 + sum((size - 1) * abs(step) for size, step in steps)
+        return min(elements * stored.bits * stored.lanes // (8 * stored.pack) + 1, 2**62)
 
 
 class PlanParts(NamedTuple):

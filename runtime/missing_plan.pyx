@@ -6,13 +6,13 @@ graph's calls: closing and replacing go on meanwhile, and what was made for a se
 is thrown away. Which set it was is known by its maker, which stays alive as long as it is needed.
 """
 from cudnn_bindgen.runtime.calls cimport enter_call, leave_call
-from cudnn_bindgen.runtime.capture cimport relax_capture, restore_capture
+from cudnn_bindgen.runtime.capture cimport (
+    NOT_CAPTURING, capture_state, relax_capture, restore_capture,
+)
 from cudnn_bindgen.runtime.device_plan cimport (
     add_plan, check_match, find_kind, plan_on_device, refuse_missing,
 )
-from cudnn_bindgen.runtime.driver cimport (
-    CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS, CUcontext, CUstream, DriverApi,
-)
+from cudnn_bindgen.runtime.driver cimport CUcontext, CUstream, DriverApi
 from cudnn_bindgen.runtime.handle cimport Handle, current_handle
 from cudnn_bindgen.runtime.library cimport driver_api
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, load_parts, unload
@@ -65,14 +65,9 @@ cdef object _maker_if_missing(Graph* self, CUstream stream):
 
 
 cdef int _refuse_in_capture(Graph* self, const PlanSet* plans, CUstream stream) except -1:
-    cdef int capturing = CU_STREAM_CAPTURE_STATUS_NONE
     cdef DeviceKind kind
     cdef Handle* handle
-    # An error means that the legacy stream would join another stream's capture.
-    if (
-        driver_api().stream_is_capturing(stream, &capturing) == CUDA_SUCCESS
-        and capturing == CU_STREAM_CAPTURE_STATUS_NONE
-    ):
+    if capture_state(driver_api(), stream) == NOT_CAPTURING:
         return 0
     handle = current_handle(stream, self.owner)
     find_kind(self, handle, &kind)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -56,6 +57,16 @@ class OverrideValues {
     bool is_empty_at(int slot) const {
         const std::vector<int64_t>& sizes = dim(slot);
         return std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+    }
+    // Bytes from an operand's address on that its elements take.
+    uint64_t span(int slot) const {
+        uint64_t elements = 1;
+        for (size_t axis = 0; axis < dim(slot).size(); ++axis) {
+            const int64_t size = dim(slot)[axis], step = stride(slot)[axis];
+            if (size == 0) return 0;
+            elements += static_cast<uint64_t>(size - 1) * static_cast<uint64_t>(std::abs(step));
+        }
+        return (elements * table_.shapes[slot].bits + 7) / 8;
     }
     // Whether no output has an element, so that there is nothing to compute.
     bool computes_nothing() const { return computes_nothing_; }

@@ -60,6 +60,7 @@ cdef extern from "override_values.hpp" namespace "cudnn_bindgen" nogil:
         bool_t has(int slot)
         const vector[int64_t]& dim(int slot)
         const vector[int64_t]& stride(int slot)
+        uint64_t span(int slot)
         bool_t is_empty_at(int slot)
         bool_t computes_nothing()
         const string& key()

@@ -49,12 +49,17 @@ inline int explain(uint64_t a, uint64_t b, uint64_t c, const Sample& first, cons
     return found;
 }
 
+inline void patch(std::vector<LaunchNode>& nodes, const std::vector<Patch>& patches,
+                  const std::vector<uint64_t>& addresses) {
+    for (const Patch& each : patches) {
+        store_word(nodes[each.node], each.offset, addresses[each.operand] + each.addend);
+    }
+}
+
 inline bool same_after_patching(const Sample& first, const Sample& other,
                                 const std::vector<Patch>& patches) {
     std::vector<LaunchNode> nodes = first.launch.nodes;
-    for (const Patch& patch : patches) {
-        store_word(nodes[patch.node], patch.offset, other.addresses[patch.operand] + patch.addend);
-    }
+    patch(nodes, patches, other.addresses);
     for (size_t index = 0; index < nodes.size(); ++index) {
         if (nodes[index].payload != other.launch.nodes[index].payload) return false;
     }

@@ -1,4 +1,5 @@
 from libc.stdint cimport int64_t
+from libcpp.atomic cimport atomic
 
 from cudnn_bindgen.runtime.cudnn cimport CudnnApi, cudnnBackendDescriptor_t
 from cudnn_bindgen.runtime.driver cimport CUcontext
@@ -7,11 +8,13 @@ from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.status cimport Failure
 
 
-# A finalized execution plan on one device. Read-only once created, so threads may share it.
-cdef struct Plan:
+# A finalized execution plan on one device. Threads share it: all but `stream_use` is read-only once
+# it is created.
+cdef cppclass Plan:
     cudnnBackendDescriptor_t descriptor
     CUcontext context
     int64_t workspace_size       # bytes that cuDNN itself needs
+    atomic[int] stream_use       # of launch_policy.hpp: what the first call saw
 
 cdef Plan* create_plan(
     const CudnnApi* cudnn, Handle* handle, const char* text, int64_t length, Failure* failure

@@ -4,7 +4,6 @@
 Failures are values here (`Failure`): a caller may hold a lock that must not wait for the GIL.
 """
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free
 
 from cudnn_bindgen.runtime.capture cimport (
     enter_context, leave_context, relax_capture, restore_capture,
@@ -35,10 +34,10 @@ cdef Plan* create_plan(
     `failure` when a call fails.
     """
     cdef cudnnBackendDescriptor_t descriptor = NULL
-    cdef Plan* plan = <Plan*>calloc(1, sizeof(Plan))
+    cdef Plan* plan = new Plan()
     cdef const DriverApi* driver = driver_api()
     cdef int mode = relax_capture(driver)
-    cdef bint created = plan != NULL and (
+    cdef bint created = (
         _call(failure, "cudnnBackendCreateDescriptor", cudnn.create_descriptor(
             CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &descriptor))
         and _call(failure, "cudnnBackendSetAttribute", cudnn.set_attribute(
@@ -55,7 +54,7 @@ cdef Plan* create_plan(
         cudnn.destroy_descriptor(descriptor)
     restore_capture(driver, mode)
     if not created:
-        free(plan)
+        del plan
         return NULL
     plan.descriptor = descriptor
     plan.context = handle.context
@@ -70,7 +69,7 @@ cdef int destroy_plan(Plan* plan, Failure* failure) noexcept nogil:
     cdef int status = cudnn_api().destroy_descriptor(plan.descriptor)
     leave_context(driver, plan.context, before)
     restore_capture(driver, mode)
-    free(plan)
+    del plan
     return 0 if _call(failure, "cudnnBackendDestroyDescriptor", status) else -1
 
 

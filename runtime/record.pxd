@@ -8,7 +8,12 @@ cdef extern from "launch_policy.hpp" namespace "cudnn_bindgen" nogil:
     enum: POLICY_DIRECT "cudnn_bindgen::kDirect"
     enum: POLICY_RECORD "cudnn_bindgen::kRecord"
 
+    enum: STREAM_UNKNOWN "cudnn_bindgen::kUnknown"
+    enum: STAYS_ON_STREAM "cudnn_bindgen::kStays"
+    enum: LEAVES_STREAM "cudnn_bindgen::kLeaves"
+
     ctypedef int (*LaunchFunction)(void* what, void* const* addresses, void* stream) noexcept
+    ctypedef size_t (*LargestFunction)(void* what) noexcept
 
     # All records of one plan.
     cppclass PlanRecords:
@@ -30,8 +35,10 @@ cdef extern from "launch_policy.hpp" namespace "cudnn_bindgen" nogil:
 
     cppclass Recordable:
         LaunchFunction launch
+        LargestFunction largest
         void* what
         void* context
+        int device
         void* stream
         void* const* addresses
         const uint64_t* alignments
@@ -47,12 +54,14 @@ cdef extern from "launch_policy.hpp" namespace "cudnn_bindgen" nogil:
     cppclass RecordedCall:
         uint64_t plan
         PlanRecords* records
+        atomic[int]* stream_use
         int policy
         Recordable work
         CallKey key
         size_t capacity
 
     bint launch_recorded(RecordStore*& store, const RecordedCall& call, LaunchCounts& counts)
+    void find_stream_use(const RecordedCall& call)
 
 cdef extern from "launch_description.hpp" namespace "cudnn_bindgen" nogil:
     cppclass Patch:

@@ -17,6 +17,7 @@ cdef cppclass Graph:
     vector[int] may_be_null      # operands without an element
     vector[int] scalar_bytes     # width of each scalar
     vector[uint64_t] proven      # what a record is proven for: each operand, then the workspace
+    uint64_t largest             # bytes that the operand with the most spans, as declared
     OverrideTable* overrides     # NULL: the graph takes none
     void* override_shapes        # tuples of register_overrides, kept alive by overrides.pyx
     void* override_names         # tuple of the symbols' names; likewise

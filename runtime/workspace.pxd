@@ -6,4 +6,6 @@ cdef enum:
     # aligned one it might run over the end.
     WORKSPACE_ALIGNMENT = 128
 
-cdef void* workspace_block(Handle* handle, CUstream stream, size_t size) except NULL nogil
+cdef void* workspace_block(
+    Handle* handle, CUstream stream, int state, size_t size
+) except NULL nogil

@@ -2,7 +2,8 @@
 """Workspace for callers that bring none: one block for each (context, stream), for all graphs.
 
 Sharing is safe because a stream runs one graph after the other. A block grows by being replaced;
-the old one is kept, because queued work and captured CUDA graphs may still use it.
+the old one is kept, because queued work may still use it. What a captured CUDA graph uses is kept
+until that graph is gone.
 """
 import threading
 
@@ -10,14 +11,14 @@ from libc.stdint cimport uint64_t, uintptr_t
 from libcpp.atomic cimport atomic
 
 from cudnn_bindgen.runtime.capture cimport (
-    enter_context, leave_context, relax_capture, restore_capture,
+    NOT_CAPTURING, enter_context, leave_context, relax_capture, restore_capture,
 )
 from cudnn_bindgen.runtime.driver cimport (
-    CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD, CUcontext,
-    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, CUDA_SUCCESS, CUdeviceptr, CUstream, DriverApi,
+    CU_STREAM_PER_THREAD, CUcontext, CUDA_SUCCESS, CUdeviceptr, CUstream, DriverApi,
 )
 from cudnn_bindgen.runtime.handle cimport Handle
-from cudnn_bindgen.runtime.library cimport driver_api
+from cudnn_bindgen.runtime.kept cimport Kept, Unneeded
+from cudnn_bindgen.runtime.library cimport driver_api, is_forked
 from cudnn_bindgen.runtime.status cimport check_driver
 
 from cudnn_bindgen.runtime.errors import WorkspaceError
@@ -25,65 +26,72 @@ from cudnn_bindgen.runtime.errors import WorkspaceError
 # Blocks are multiples of this, so that graphs of similar need do not each take a new one.
 cdef size_t GRANULE = 1 << 20
 
+# Device memory of the runtime's own.
+cdef cppclass Block:
+    CUcontext context
+    CUdeviceptr address
+    size_t size
+    Kept* held                   # by captured CUDA graphs, too
+
 _lock = threading.Lock()
-_blocks = {}  # (context, stream id) -> (address, size)
-_retired = []  # (context, address)
+_blocks = {}  # (context, stream id) -> address of its Block
+_retired = []  # addresses of outgrown Blocks
 _latest = {}  # (context, stream key) -> id of the stream that had this key last
 # Counts releases: a block that a handle remembers from an earlier epoch is gone.
 cdef atomic[uint64_t] _epoch
+# Blocks that were released while captured CUDA graphs used them, which are gone now.
+cdef Unneeded _unneeded
 
 
-cdef void* workspace_block(Handle* handle, CUstream stream, size_t size) except NULL nogil:
-    """At least `size` bytes for `stream` in the handle's context.
+cdef void* workspace_block(
+    Handle* handle, CUstream stream, int state, size_t size
+) except NULL nogil:
+    """At least `size` bytes for `stream` in the handle's context; `state`: of capture_state().
 
-    While the stream is being captured it gets the block it had before. Raises WorkspaceError,
-    DriverError.
+    While the stream is being captured it gets the block it had before, which the captured graph
+    then keeps. Raises WorkspaceError, DriverError.
     """
     cdef const DriverApi* driver = driver_api()
-    cdef int capturing = CU_STREAM_CAPTURE_STATUS_NONE
-    cdef uint64_t stream_id = 0
-    cdef int status = driver.stream_is_capturing(stream, &capturing)
-    if status == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
-        # The legacy stream would join another stream's capture.
-        capturing = CU_STREAM_CAPTURE_STATUS_NONE + 1
-    else:
-        check_driver("cuStreamIsCapturing", status)
-    if capturing == CU_STREAM_CAPTURE_STATUS_NONE:
-        stream_id = _stream_id(driver, handle, stream)
+    cdef uint64_t stream_id
+    if state != NOT_CAPTURING:
+        with gil:
+            return _find_captured(driver, handle, stream, state, size)
+    stream_id = _stream_id(driver, handle, stream)
     if (
         handle.workspace_size >= size
         and handle.workspace_epoch == _epoch.load()
         and handle.workspace_stream == stream
-        and (handle.workspace_stream_id == stream_id or capturing != CU_STREAM_CAPTURE_STATUS_NONE)
+        and handle.workspace_stream_id == stream_id
     ):
         return handle.workspace
     with gil:
-        if capturing != CU_STREAM_CAPTURE_STATUS_NONE:
-            return _find_captured(handle, stream, size)
         return _find_or_take(driver, handle, stream, stream_id, size)
 
 
 def release_workspaces():
     """Free every block of the runtime's own.
 
-    No queued work and no captured CUDA graph may use one any more; calls after this one take new
-    blocks.
+    No queued work may use one any more; calls after this one take new blocks. What a captured CUDA
+    graph uses stays until the graph is gone, and is freed at the next call of this function or the
+    next time that a block is taken.
     """
+    if is_forked():
+        return
     with _lock:
-        _retired.extend((context, address) for (context, _), (address, _) in _blocks.items())
+        _retired.extend(_blocks.values())
         _blocks.clear()
         _latest.clear()
         _epoch.fetch_add(1)
         # One by one: if a block cannot be freed, the next call frees the rest.
+        _free_unneeded()
         while _retired:
-            context, address = _retired.pop()
-            _free(context, address)
+            _let_go(<Block*><uintptr_t>_retired.pop())
 
 
 def held_bytes():
     """Bytes in the blocks that calls may get; outgrown blocks not counted."""
     with _lock:
-        return sum(size for _, size in _blocks.values())
+        return sum([(<Block*><uintptr_t>block).size for block in _blocks.values()])
 
 
 cdef uint64_t _stream_id(const DriverApi* driver, Handle* handle, CUstream stream) noexcept nogil:
@@ -108,64 +116,91 @@ cdef uint64_t _stream_key(Handle* handle, CUstream stream) noexcept nogil:
 cdef void* _find_or_take(
     const DriverApi* driver, Handle* handle, CUstream stream, uint64_t stream_id, size_t size
 ) except NULL:
+    cdef Block* block
     context = <uintptr_t>handle.context
     with _lock:
-        address, held = _blocks.get((context, stream_id), (0, 0))
-        if held < size:
-            grown = (size + GRANULE - 1) // GRANULE * GRANULE
-            taken = _take(driver, grown)
-            if address:
-                _retired.append((context, address))
-            address, held = _blocks[context, stream_id] = (taken, grown)
+        block = <Block*><uintptr_t>_blocks.get((context, stream_id), 0)
+        if block == NULL or block.size < size:
+            _free_unneeded()
+            outgrown = <uintptr_t>block
+            block = _take(driver, handle.context, (size + GRANULE - 1) // GRANULE * GRANULE)
+            if outgrown:
+                _retired.append(outgrown)
+            _blocks[context, stream_id] = <uintptr_t>block
         _latest[context, _stream_key(handle, stream)] = stream_id
-        _remember(handle, stream, stream_id, address, held)
+        handle.workspace = <void*>block.address
+        handle.workspace_size = block.size
+        handle.workspace_stream = stream
+        handle.workspace_stream_id = stream_id
+        handle.workspace_epoch = _epoch.load()
     return handle.workspace
 
 
-cdef void* _find_captured(Handle* handle, CUstream stream, size_t size) except NULL:
+cdef void* _find_captured(
+    const DriverApi* driver, Handle* handle, CUstream stream, int state, size_t size
+) except NULL:
+    cdef Block* block
     context = <uintptr_t>handle.context
+    if state < 0:
+        check_driver("cuStreamIsCapturing", -state)
     with _lock:
         stream_id = _latest.get((context, _stream_key(handle, stream)))
-        address, held = _blocks.get((context, stream_id), (0, 0))
-        if held < size:
+        block = <Block*><uintptr_t>_blocks.get((context, stream_id), 0)
+        if block == NULL or block.size < size:
+            held = block.size if block != NULL else 0
             raise WorkspaceError(
                 f"{size} bytes of workspace are needed while the stream is being captured, and the "
                 f"runtime holds {held} for it; call once on this stream before the capture, or "
                 "pass workspace_ptr"
             )
-        _remember(handle, stream, stream_id, address, held)
-    return handle.workspace
+        check_driver("cuGraphRetainUserObject", block.held.hold(driver.user_objects, stream))
+        return <void*>block.address
 
 
-cdef void _remember(
-    Handle* handle, CUstream stream, uint64_t stream_id, uintptr_t address, size_t size
-) noexcept:
-    handle.workspace = <void*>address
-    handle.workspace_size = size
-    handle.workspace_stream = stream
-    handle.workspace_stream_id = stream_id
-    handle.workspace_epoch = _epoch.load()
-
-
-cdef object _take(const DriverApi* driver, size_t size):
+cdef Block* _take(const DriverApi* driver, CUcontext context, size_t size) except NULL:
     cdef CUdeviceptr address = 0
     cdef int mode, status
+    cdef Block* block
     with nogil:
         mode = relax_capture(driver)
         status = driver.memory_allocate(&address, size)
         restore_capture(driver, mode)
     check_driver("cuMemAlloc", status)
-    return address
+    block = new Block()
+    block.context = context
+    block.address = address
+    block.size = size
+    block.held = new Kept(block, _note_unneeded)
+    return block
 
 
-cdef int _free(uintptr_t context, uintptr_t address) except -1:
+cdef int _let_go(Block* block) except -1:
+    """Free a block now, or once no captured CUDA graph uses it."""
+    return _free(block) if block.held.let_go() else 0
+
+
+cdef void _note_unneeded(void* block) noexcept nogil:
+    _unneeded.add(block)
+
+
+cdef int _free_unneeded() except -1:
+    cdef void* block = _unneeded.take()
+    while block != NULL:
+        _free(<Block*>block)
+        block = _unneeded.take()
+    return 0
+
+
+cdef int _free(Block* block) except -1:
     cdef const DriverApi* driver = driver_api()
     cdef CUcontext before
     cdef int mode, status
     with nogil:
         mode = relax_capture(driver)
-        before = enter_context(driver, <CUcontext>context)
-        status = driver.memory_free(address)
-        leave_context(driver, <CUcontext>context, before)
+        before = enter_context(driver, block.context)
+        status = driver.memory_free(block.address)
+        leave_context(driver, block.context, before)
         restore_capture(driver, mode)
+        del block.held
+        del block
     return check_driver("cuMemFree", status)

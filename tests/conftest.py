@@ -26,7 +26,7 @@ import pytest
 import tensor_cases
 from cases import CASES, GRAPHS, Case
 from hypothesis import settings
-from launch_recording import Moving
+from launch_recording import Moving, launched
 from operands import Operands
 from plan_sets import HERE, THERE, made_for
 from standin import Standin
@@ -225,6 +225,19 @@ def load_case(load: Callable[[str], ModuleType]) -> Callable[[str], ModuleType]:
         return module
 
     return load_case
+
+
+@pytest.fixture
+def load_launch(load: Callable[[str], ModuleType]) -> Callable[[str, str], ModuleType]:
+    """Load a case's module with a plan of another kind of launch."""
+
+    def load_launch(name: str, launch: str) -> ModuleType:
+        case = launched(name, launch)
+        module = load(case.module)
+        module.load_plan(case.plan)
+        return module
+
+    return load_launch
 
 
 @pytest.fixture

@@ -30,6 +30,9 @@ REASONS = {
     "host": "^it has a node of type 3$",
     "event": "^it has a node of type 7$",
     "alloc": "^it has a node of type 10$",
+    **dict.fromkeys(
+        ("legacy", "legacy_memset"), "^it launches work outside of the stream that it is given$"
+    ),
 }
 """Why the other kinds of launch must not be recorded."""
 

@@ -128,6 +128,9 @@ def test_executing_when_cudnn_fails(attempts: Attempts, call: str, policy: str) 
     if policy == "record" and not attempts.is_first:
         assert not any(failures), "no record is made, and the direct path is taken"
         return
+    if attempts.stream:
+        # Those of the capture that shows what stream the plan uses; the next call asks again.
+        failures = [error for error in failures if error]
     is_needed = attempts.is_first or call.removeprefix("cudnnBackend") in (
         *("CreateDescriptor", "SetAttribute", "Finalize", "Execute"),
     )
@@ -143,9 +146,11 @@ def test_executing_when_cudnn_fails(attempts: Attempts, call: str, policy: str) 
 @pytest.mark.parametrize("call", DRIVER)
 def test_executing_when_the_driver_fails(attempts: Attempts, call: str, policy: str) -> None:
     failures = list(attempts.fail_each(call, 2))
-    if policy == "record":
+    if attempts.stream:
+        failures = [error for error in failures if error]
+    elif policy == "record":
         # What only a record needs, or to make one, sends the call to the direct path.
-        assert failures.count(None) == (call == "cuStreamIsCapturing") or not attempts.is_first
+        assert None not in failures or not attempts.is_first
         failures = [error for error in failures if error]
     if attempts.is_first and call not in ("cuStreamGetCtx", "cuInit", "cuDeviceGet"):
         assert failures or (attempts.stream and call == "cuDevicePrimaryCtxRetain")

@@ -62,8 +62,8 @@ def test_threads_with_streams_of_their_own(
     assert len(used) == count, "each stream has one block of workspace"
     assert len({workspace for _, workspace in used}) == count, "and none is another's"
     assert len({plan for _, plan, *_ in launches(standin)}) == 1
-    assert standin.calls("cudnnBackendExecute") == count * times
-    assert standin.calls("cudnnSetStream") <= count * 2
+    assert len(launches(standin)) == count * times
+    assert standin.calls("cudnnSetStream") <= count * 4, "and once or twice to rehearse"
 
 
 def test_one_handle_for_each_thread(
@@ -141,12 +141,15 @@ def test_a_thread_without_a_context_takes_device_0(
 def test_the_stream_is_set_only_when_it_changes(call: Call, place: Place, standin: Standin) -> None:
     operands = place("thd")
     a, b = standin.stream(), standin.stream()
+    call(*operands.arguments, stream=a)  # the first call looks what stream the plan uses
+    standin.reset()
+    call(*operands.arguments)
     order = [a, a, b, b, b, a, 0, 0, 2, 2, a]
     for stream in order:
         call(*operands.arguments, stream=stream)
     given = [int(line.split()[2], 16) for line in standin.log("cudnnSetStream")]
-    assert given == [a, b, a, 0, 2, a]
-    assert [int(stream, 16) for *_, stream, _ in launches(standin)] == order
+    assert given == [0, a, b, a, 0, 2, a]
+    assert [int(stream, 16) for *_, stream, _ in launches(standin)] == [0, *order]
     standin.fail("cudnnSetStream", status=2000)
     with pytest.raises(Exception, match="cudnnSetStream"):
         call(*operands.arguments, stream=b)

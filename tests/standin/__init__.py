@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from .graphs import LAUNCHES, GraphCalls
+from .graphs import LAUNCHES, LEAVING, GraphCalls
 from .overrides import Declared, Overridable, OverrideCalls
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "CAPTURE_RELAXED",
     "CAPTURE_THREAD_LOCAL",
     "LAUNCHES",
+    "LEAVING",
     "Declared",
     "Overridable",
     "Paths",
@@ -47,7 +48,7 @@ _FLAGS = (
 )
 
 
-_LIVE = ("handle", "plan", "pack", "memory", "stream", "graph", "exec", "function")
+_LIVE = ("handle", "plan", "pack", "memory", "stream", "graph", "exec", "function", "object")
 
 
 class Paths(NamedTuple):
@@ -139,7 +140,8 @@ class Standin(GraphCalls, OverrideCalls):
     def live(self, kind: str) -> int:
         """How many of a kind exist.
 
-        Kinds are 'handle', 'plan', 'pack', 'memory', 'stream', 'graph', 'exec' and 'function'.
+        Kinds are 'handle', 'plan', 'pack', 'memory', 'stream', 'graph', 'exec', 'function' and
+        'object' (a user object).
         """
         return self._count("live", kind)
 

@@ -27,7 +27,7 @@ static atomic_long delay;
 #define STANDIN_CALL_NAME(name) #name,
 static const char *const call_names[] = {STANDIN_CALLS(STANDIN_CALL_NAME)};
 static const char *const live_names[] = {"handle", "plan", "pack", "memory", "stream",
-                                         "graph", "exec", "function"};
+                                         "graph", "exec", "function", "object"};
 static const char *const violation_names[] = {"shared", "destroyed", "memory", "overrides", "absent",
                                               "stale stream"};
 

@@ -369,7 +369,13 @@ static cudnnStatus_t execute(struct handle *handle, struct plan *plan, struct pa
     REQUIRE(launched == CUDA_SUCCESS, CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER,
             "the stream refuses the launch (%d)", launched);
     log_overrides(&pack->overrides);
-    driver()->log("cudnnBackendExecute 0x%jx 0x%jx 0x%jx 0x%jx 0x%jx", (uintmax_t)(uintptr_t)handle,
+    /* On memory that is there to be captured with: nothing will be launched of it. */
+    bool rehearsed = false;
+    for (size_t i = 0; i < pack->pointer_count; i++) {
+        rehearsed = rehearsed || driver()->is_reserved((uintptr_t)pack->pointers[i]);
+    }
+    driver()->log("%s 0x%jx 0x%jx 0x%jx 0x%jx 0x%jx",
+                  rehearsed ? "rehearsal" : "cudnnBackendExecute", (uintmax_t)(uintptr_t)handle,
                   (uintmax_t)(uintptr_t)plan, (uintmax_t)(uintptr_t)pack,
                   (uintmax_t)(uintptr_t)stream, (uintmax_t)(uintptr_t)pack->workspace);
     return CUDNN_STATUS_SUCCESS;

@@ -57,7 +57,7 @@ EXPORT const struct standin_services *standin_services(void)
     static const struct standin_services services = {
         enter, succeed, log_call, add_live, violate, current_context, device_of, sm_of,
         refuse_in_capture, identify, is_capturing, submit, make_function, kill_function, locate,
-        usable, execute_delay, reset,
+        usable, is_reserved, execute_delay, reset,
     };
     return &services;
 }
@@ -117,6 +117,20 @@ EXPORT struct context *standin_new_context(int device)
 
 /* The driver API */
 
+static atomic_bool forked; /* from a process that had initialised the driver */
+
+static void after_fork(void)
+{
+    if (atomic_exchange(&standin_initialized, false)) {
+        atomic_store(&forked, true);
+    }
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
 static int devices(void)
 {
     pthread_mutex_lock(&standin_lock);
@@ -129,6 +143,7 @@ EXPORT CUresult cuInit(unsigned flags)
 {
     ENTER(cuInit);
     REQUIRE(flags == 0, CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(!atomic_load(&forked), CUDA_ERROR_NOT_INITIALIZED);
     REQUIRE(devices() > 0, CUDA_ERROR_NO_DEVICE);
     atomic_store(&standin_initialized, true);
     return leave(CALL_cuInit, CUDA_SUCCESS);

@@ -23,6 +23,7 @@ struct stream {
     enum capture capture;
     enum capture_mode mode;
     uint64_t owner; /* the thread that began the capture */
+    uint64_t capture_id;
     long nodes;     /* launches in the capture */
     struct graph *graph;         /* what the capture has so far; ours until it ends */
     struct node *last[MAX_LAST]; /* what the next captured launch depends on */
@@ -97,6 +98,7 @@ CUresult refuse_in_capture(void);
  * added to stream->graph. */
 CUresult begin_launch(CUstream argument, struct stream **stream, bool *captured);
 enum place locate(uintptr_t address, size_t size, CUcontext *context);
+bool is_reserved(uintptr_t address);
 
 /* Objects that callers hold. A dead one stays in memory, so that a late use is seen. */
 
@@ -197,11 +199,29 @@ struct edge {
     unsigned char data[8]; /* from_port, to_port, type, reserved */
 };
 
+/* Something of the caller's that graphs keep alive; destroyed with its last reference. */
+struct user_object {
+    atomic_int references;
+    void *pointer;
+    void (*destroy)(void *);
+};
+
+/* References that a graph has, and what is made of it gets. */
+enum { MAX_KEPT = 16 };
+struct kept {
+    struct user_object *objects[MAX_KEPT];
+    size_t count;
+};
+CUresult keep_object(struct kept *kept, struct user_object *object);
+void keep_all(struct kept *kept, const struct kept *from);
+void release_all(struct kept *kept);
+
 struct graph {
     struct object object;
     struct node **nodes;
     struct edge *edges;
     size_t node_count, edge_count;
+    struct kept kept;
 };
 
 struct graph *make_graph(void); /* counted as live only once a caller gets it */

@@ -19,6 +19,7 @@ struct exec {
     atomic_int users; /* calls that are inside it now */
     struct exec_node *nodes; /* in the order in which they run */
     size_t count;
+    struct kept kept;
 };
 
 static CUresult make_exec(size_t room, struct exec **exec)
@@ -42,6 +43,7 @@ void drop_exec(struct exec *exec)
         free_work(&exec->nodes[i].work);
     }
     free(exec->nodes);
+    release_all(&exec->kept);
     exec->nodes = NULL;
     exec->count = 0;
 }
@@ -63,6 +65,7 @@ CUresult copy_exec(const struct exec *from, struct exec **to)
             return status;
         }
     }
+    keep_all(&(*to)->kept, &from->kept);
     return CUDA_SUCCESS;
 }
 
@@ -122,13 +125,8 @@ static void use(struct exec *exec)
 
 static void end_use(struct exec *exec) { atomic_fetch_sub(&exec->users, 1); }
 
-EXPORT CUresult cuGraphInstantiateWithFlags(struct exec **exec, struct graph *graph,
-                                            unsigned long long flags)
+static CUresult instantiate(struct exec **exec, const struct graph *graph)
 {
-    ENTER_INITIALIZED(cuGraphInstantiateWithFlags);
-    REQUIRE(exec != NULL && flags <= 15, CUDA_ERROR_INVALID_VALUE);
-    REQUIRE_SUCCESS(check_object(graph, GRAPH, CUDA_ERROR_INVALID_VALUE));
-    REQUIRE_SUCCESS(refuse_in_capture());
     for (size_t i = 0; i < graph->node_count; i++) {
         if (graph->nodes[i]->work.type == NODE_KERNEL) {
             REQUIRE_SUCCESS(check_object(function_of(&graph->nodes[i]->work.kernel), FUNCTION,
@@ -142,11 +140,37 @@ EXPORT CUresult cuGraphInstantiateWithFlags(struct exec **exec, struct graph *gr
         drop_exec(made);
         return status;
     }
+    keep_all(&made->kept, &graph->kept);
     *exec = made;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphInstantiateWithFlags(struct exec **exec, struct graph *graph,
+                                            unsigned long long flags)
+{
+    ENTER_INITIALIZED(cuGraphInstantiateWithFlags);
+    REQUIRE(exec != NULL && flags <= 15, CUDA_ERROR_INVALID_VALUE);
+    REQUIRE_SUCCESS(check_object(graph, GRAPH, CUDA_ERROR_INVALID_VALUE));
+    REQUIRE_SUCCESS(refuse_in_capture());
+    REQUIRE_SUCCESS(instantiate(exec, graph));
     add_live(LIVE_EXEC, 1);
-    log_call("cuGraphInstantiateWithFlags 0x%jx 0x%jx", (uintmax_t)(uintptr_t)made,
+    log_call("cuGraphInstantiateWithFlags 0x%jx 0x%jx", (uintmax_t)(uintptr_t)*exec,
              (uintmax_t)(uintptr_t)graph);
     return leave(CALL_cuGraphInstantiateWithFlags, CUDA_SUCCESS);
+}
+
+/* The node has what `child` is now, and keeps what it keeps. */
+EXPORT CUresult cuGraphAddChildGraphNode(struct node **node, struct graph *graph,
+                                         struct node *const *after, size_t count,
+                                         struct graph *child)
+{
+    ENTER_INITIALIZED(cuGraphAddChildGraphNode);
+    REQUIRE_SUCCESS(check_object(graph, GRAPH, CUDA_ERROR_INVALID_VALUE));
+    REQUIRE_SUCCESS(check_object(child, GRAPH, CUDA_ERROR_INVALID_VALUE));
+    REQUIRE(node != NULL && after == NULL && count == 0, CUDA_ERROR_INVALID_VALUE);
+    struct work work = {.type = NODE_GRAPH};
+    REQUIRE_SUCCESS(instantiate(&work.child, child));
+    return leave(CALL_cuGraphAddChildGraphNode, add_node(graph, &work, node));
 }
 
 EXPORT CUresult cuGraphExecDestroy(struct exec *exec)

@@ -29,6 +29,7 @@ void drop_graph(struct graph *graph)
     }
     free(graph->nodes);
     free(graph->edges);
+    release_all(&graph->kept);
     graph->nodes = NULL;
     graph->edges = NULL;
     graph->node_count = graph->edge_count = 0;
@@ -117,6 +118,105 @@ EXPORT void standin_drop_graph(struct graph *graph)
         drop_graph(graph);
         add_live(LIVE_GRAPH, -1);
     }
+}
+
+/* User objects */
+
+static void drop_reference(struct user_object *object)
+{
+    if (atomic_fetch_sub(&object->references, 1) == 1) {
+        add_live(LIVE_OBJECT, -1);
+        object->destroy(object->pointer);
+        free(object);
+    }
+}
+
+CUresult keep_object(struct kept *kept, struct user_object *object)
+{
+    REQUIRE(kept->count < MAX_KEPT, CUDA_ERROR_OUT_OF_MEMORY);
+    kept->objects[kept->count++] = object;
+    return CUDA_SUCCESS;
+}
+
+void keep_all(struct kept *kept, const struct kept *from)
+{
+    for (size_t i = 0; i < from->count; i++) {
+        if (keep_object(kept, from->objects[i]) != CUDA_SUCCESS) {
+            abort();
+        }
+        atomic_fetch_add(&from->objects[i]->references, 1);
+    }
+}
+
+void release_all(struct kept *kept)
+{
+    while (kept->count > 0) {
+        drop_reference(kept->objects[--kept->count]);
+    }
+}
+
+EXPORT CUresult cuUserObjectCreate(struct user_object **object, void *pointer,
+                                   void (*destroy)(void *), unsigned references, unsigned flags)
+{
+    ENTER_INITIALIZED(cuUserObjectCreate);
+    REQUIRE(object != NULL && destroy != NULL && references > 0 && flags == 1,
+            CUDA_ERROR_INVALID_VALUE);
+    *object = malloc(sizeof **object);
+    REQUIRE(*object != NULL, CUDA_ERROR_OUT_OF_MEMORY);
+    **object = (struct user_object){(int)references, pointer, destroy};
+    add_live(LIVE_OBJECT, 1);
+    return leave(CALL_cuUserObjectCreate, CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuUserObjectRelease(struct user_object *object, unsigned references)
+{
+    ENTER_INITIALIZED(cuUserObjectRelease);
+    REQUIRE(object != NULL && references == 1, CUDA_ERROR_INVALID_VALUE);
+    drop_reference(object);
+    return leave(CALL_cuUserObjectRelease, CUDA_SUCCESS);
+}
+
+/* Flag 1 moves the caller's reference. */
+EXPORT CUresult cuGraphRetainUserObject(struct graph *graph, struct user_object *object,
+                                        unsigned references, unsigned flags)
+{
+    ENTER_INITIALIZED(cuGraphRetainUserObject);
+    REQUIRE_SUCCESS(check_graph(graph));
+    REQUIRE(object != NULL && references == 1 && flags == 1, CUDA_ERROR_INVALID_VALUE);
+    return leave(CALL_cuGraphRetainUserObject, keep_object(&graph->kept, object));
+}
+
+static size_t position_in(const struct graph *graph, const struct node *node)
+{
+    size_t i = 0;
+    while (graph->nodes[i] != node) {
+        i++;
+    }
+    return i;
+}
+
+EXPORT CUresult cuGraphClone(struct graph **clone, struct graph *graph)
+{
+    ENTER_INITIALIZED(cuGraphClone);
+    REQUIRE(clone != NULL, CUDA_ERROR_INVALID_VALUE);
+    REQUIRE_SUCCESS(check_graph(graph));
+    struct graph *made = make_graph();
+    for (size_t i = 0; i < graph->node_count; i++) {
+        struct work work;
+        struct node *node;
+        REQUIRE_SUCCESS(copy_work(&graph->nodes[i]->work, &work));
+        REQUIRE_SUCCESS(add_node(made, &work, &node));
+    }
+    for (size_t i = 0; i < graph->edge_count; i++) {
+        struct edge edge = graph->edges[i];
+        edge.from = made->nodes[position_in(graph, edge.from)];
+        edge.to = made->nodes[position_in(graph, edge.to)];
+        REQUIRE_SUCCESS(push_edge(made, edge));
+    }
+    keep_all(&made->kept, &graph->kept);
+    *clone = made;
+    add_live(LIVE_GRAPH, 1);
+    return leave(CALL_cuGraphClone, CUDA_SUCCESS);
 }
 
 /* Reading */

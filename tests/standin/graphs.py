@@ -5,7 +5,15 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-__all__ = ["LAUNCHES", "EdgeData", "GraphCalls", "KernelParams", "MemcpyParams", "MemsetParams"]
+__all__ = [
+    "LAUNCHES",
+    "LEAVING",
+    "EdgeData",
+    "GraphCalls",
+    "KernelParams",
+    "MemcpyParams",
+    "MemsetParams",
+]
 
 LAUNCHES = {
     "plain": "one kernel; a parameter for each pointer, and a struct with all else",
@@ -29,8 +37,13 @@ LAUNCHES = {
     "pages": "one kernel more if the first address is not a multiple of 4096",
     "edges": "other edges if bit 4 of the first address is set",
     "tail": "the very last byte holds bits 4 to 11 of the first address",
+    "legacy": "three kernels, the last on the legacy stream whatever stream is given",
+    "legacy_memset": "one kernel, and a memset of the workspace's first byte on the legacy stream",
 }
 """What a plan's `launch` may be. "first" is the first input, or else part, output or workspace."""
+
+LEAVING = ("legacy", "legacy_memset")
+"""Those that do not keep to their stream: a capture lacks a part of them, which runs at once."""
 
 
 class KernelParams(ctypes.Structure):
@@ -126,6 +139,19 @@ class GraphCalls:
             ctypes.c_ulonglong(0),
         )
         return executable.value or 0
+
+    def clone(self, graph: int) -> int:
+        made = ctypes.c_void_p()
+        self._check("cuGraphClone", ctypes.byref(made), ctypes.c_void_p(graph))
+        return made.value or 0
+
+    def parent_of(self, graph: int) -> int:
+        """Return a new graph that has `graph` as a child."""
+        made, node = ctypes.c_void_p(), ctypes.c_void_p()
+        self._check("cuGraphCreate", ctypes.byref(made), 0)
+        arguments = (made, None, ctypes.c_size_t(0), ctypes.c_void_p(graph))
+        self._check("cuGraphAddChildGraphNode", ctypes.byref(node), *arguments)
+        return made.value or 0
 
     def launch(self, executable: int, stream: int) -> None:
         self._check("cuGraphLaunch", ctypes.c_void_p(executable), ctypes.c_void_p(stream))

@@ -27,6 +27,7 @@ struct kernel {
 
 struct pieces {
     size_t count;
+    bool leaves; /* the stream, with its last node */
     struct launch_node nodes[MAX_OPERANDS + 4];
 };
 
@@ -166,6 +167,11 @@ bool make_kernels(struct plan *plan)
             MAKE("scale", add_scale(next, plan, (int)k));
         }
         MAKE("finish", add_fill(next, plan, FINAL_FILL));
+        break;
+    case LAUNCH_legacy:
+        MAKE("sum", add_sum(next, plan, false));
+        MAKE("finish", add_fill(next, plan, FINAL_FILL));
+        MAKE("scale", add_scale(next, plan, -1));
         break;
     case LAUNCH_fork:
         MAKE("sum", add_sum(next, plan, false));
@@ -369,6 +375,21 @@ static void build(struct builder *builder, uint64_t first, bool is_first)
                                                         [LAUNCH_event] = NODE_RECORD_EVENT,
                                                         [LAUNCH_alloc] = NODE_ALLOC};
     enum launch launch = builder->plan->launch;
+    builder->pieces->leaves = launch == LAUNCH_legacy ||
+                              (launch == LAUNCH_legacy_memset && builder->extent->workspace > 0);
+    if (launch == LAUNCH_legacy_memset && builder->extent->workspace > 0) {
+        int before = add_kernel(builder, 0, -1, -1);
+        add_piece(builder, (struct launch_node){.type = NODE_MEMSET, .after = {before, -1},
+                                                .target = (uintptr_t)builder->workspace,
+                                                .value = FINAL_FILL, .size = 1});
+        return;
+    }
+    if (launch == LAUNCH_legacy) {
+        int sum = add_kernel(builder, 0, -1, -1);
+        int finish = add_kernel(builder, 1, sum, -1);
+        add_kernel(builder, 2, finish, -1);
+        return;
+    }
     if (launch == LAUNCH_split) {
         build_split(builder);
         return;
@@ -412,7 +433,15 @@ struct pieces *make_pieces(struct plan *plan, const struct extent *extent, void 
 
 CUresult submit_pieces(CUstream stream, const struct pieces *pieces)
 {
-    return driver()->submit(stream, pieces->nodes, pieces->count);
+    /* The last one goes to the legacy stream, whatever stream the others are on. */
+    size_t on_stream = pieces->count - (pieces->leaves ? 1 : 0);
+    CUresult status = driver()->submit(stream, pieces->nodes, on_stream);
+    if (status == CUDA_SUCCESS && pieces->leaves) {
+        struct launch_node last = pieces->nodes[on_stream];
+        last.after[0] = last.after[1] = -1;
+        status = driver()->submit(NULL, &last, 1);
+    }
+    return status;
 }
 
 void free_pieces(struct pieces *pieces)

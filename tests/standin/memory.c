@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { MAX_QUARANTINE = 256 };
 #define MEMORY_OF_A_DEVICE ((size_t)16 << 30)
@@ -158,4 +160,144 @@ EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t size
     log_call("cuMemsetD8Async 0x%jx %u %zu 0x%jx", (uintmax_t)to, value, size,
              (uintmax_t)(uintptr_t)stream);
     return leave(CALL_cuMemsetD8Async, CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CUstream argument)
+{
+    ENTER_INITIALIZED(cuMemcpyDtoHAsync);
+    REQUIRE(to != NULL && usable(from, size), CUDA_ERROR_INVALID_VALUE);
+    struct stream *stream = NULL;
+    bool captured;
+    pthread_mutex_lock(&standin_lock);
+    CUresult status = begin_launch(argument, &stream, &captured);
+    pthread_mutex_unlock(&standin_lock);
+    REQUIRE_SUCCESS(status);
+    REQUIRE(!captured, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    memcpy(to, (void *)from, size);
+    return leave(CALL_cuMemcpyDtoHAsync, CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemAllocHost_v2(void **address, size_t size)
+{
+    ENTER_INITIALIZED(cuMemAllocHost);
+    REQUIRE(address != NULL && size > 0, CUDA_ERROR_INVALID_VALUE);
+    REQUIRE_SUCCESS(refuse_in_capture());
+    *address = malloc(size);
+    return leave(CALL_cuMemAllocHost, *address == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemFreeHost(void *address)
+{
+    ENTER_INITIALIZED(cuMemFreeHost);
+    REQUIRE_SUCCESS(refuse_in_capture());
+    free(address);
+    return leave(CALL_cuMemFreeHost, CUDA_SUCCESS);
+}
+
+/* Virtual memory: a file in memory that may be mapped many times, and ranges to map it into. */
+
+enum { GRANULARITY = 2 << 20 };
+
+struct properties { /* CUmemAllocationProp */
+    int type, exported_as, location_type, device;
+    void *windows;
+    unsigned char flags[8];
+};
+
+EXPORT CUresult cuMemCreate(uint64_t *handle, size_t size, const struct properties *properties,
+                            unsigned long long flags)
+{
+    ENTER_INITIALIZED(cuMemCreate);
+    REQUIRE(handle != NULL && properties != NULL && flags == 0, CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(properties->type == 1 && properties->location_type == 1, CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(size > 0 && size % GRANULARITY == 0, CUDA_ERROR_INVALID_VALUE);
+    REQUIRE_SUCCESS(refuse_in_capture());
+    int file = memfd_create("standin", MFD_CLOEXEC);
+    REQUIRE(file >= 0, CUDA_ERROR_OUT_OF_MEMORY);
+    if (ftruncate(file, (off_t)size) != 0) {
+        close(file);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *handle = (uint64_t)file;
+    return leave(CALL_cuMemCreate, CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemRelease(uint64_t handle)
+{
+    ENTER_INITIALIZED(cuMemRelease);
+    REQUIRE(close((int)handle) == 0, CUDA_ERROR_INVALID_VALUE);
+    return leave(CALL_cuMemRelease, CUDA_SUCCESS);
+}
+
+enum { MAX_RANGES = 64 };
+static struct { uintptr_t address; size_t size; } ranges[MAX_RANGES];
+static size_t range_count;
+
+bool is_reserved(uintptr_t address)
+{
+    bool found = false;
+    pthread_mutex_lock(&standin_lock);
+    for (size_t i = 0; i < range_count; i++) {
+        found = found || address - ranges[i].address < ranges[i].size;
+    }
+    pthread_mutex_unlock(&standin_lock);
+    return found;
+}
+
+static CUresult place(CUdeviceptr address, size_t size, int protection, int flags, int file)
+{
+    void *found = mmap((void *)address, size, protection, flags, file, 0);
+    return found == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment,
+                                    CUdeviceptr wanted, unsigned long long flags)
+{
+    ENTER_INITIALIZED(cuMemAddressReserve);
+    REQUIRE(address != NULL && size > 0 && size % GRANULARITY == 0, CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(alignment == GRANULARITY && wanted == 0 && flags == 0, CUDA_ERROR_INVALID_VALUE);
+    char *found = mmap(NULL, size + alignment, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    REQUIRE(found != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
+    *address = ((uintptr_t)found + alignment - 1) / alignment * alignment;
+    pthread_mutex_lock(&standin_lock);
+    ranges[range_count % MAX_RANGES].address = *address;
+    ranges[range_count % MAX_RANGES].size = size;
+    range_count += range_count < MAX_RANGES - 1;
+    pthread_mutex_unlock(&standin_lock);
+    return leave(CALL_cuMemAddressReserve, CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
+{
+    ENTER_INITIALIZED(cuMemAddressFree);
+    REQUIRE(munmap((void *)address, size) == 0, CUDA_ERROR_INVALID_VALUE);
+    return leave(CALL_cuMemAddressFree, CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, uint64_t handle,
+                         unsigned long long flags)
+{
+    ENTER_INITIALIZED(cuMemMap);
+    REQUIRE(address % GRANULARITY == 0 && offset == 0 && flags == 0, CUDA_ERROR_INVALID_VALUE);
+    return leave(CALL_cuMemMap, place(address, size, PROT_NONE, MAP_SHARED | MAP_FIXED,
+                                      (int)handle));
+}
+
+EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size)
+{
+    ENTER_INITIALIZED(cuMemUnmap);
+    return leave(CALL_cuMemUnmap,
+                 place(address, size, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1));
+}
+
+EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const int *access, size_t count)
+{
+    ENTER_INITIALIZED(cuMemSetAccess);
+    REQUIRE(access != NULL && count == 1 && access[2] == 3, CUDA_ERROR_INVALID_VALUE);
+    return leave(CALL_cuMemSetAccess,
+                 mprotect((void *)address, size, PROT_READ | PROT_WRITE) == 0
+                     ? CUDA_SUCCESS
+                     : CUDA_ERROR_INVALID_VALUE);
 }

@@ -22,7 +22,7 @@ struct operand {
 #define LAUNCHES(X)                                                                                \
     X(plain) X(packed) X(split) X(fork) X(descriptor) X(offset) X(parity) X(swapped) X(hash)       \
     X(difference) X(grid) X(function) X(high32) X(host) X(event) X(alloc) X(nodes) X(pages)        \
-    X(edges) X(first) X(tail)
+    X(edges) X(first) X(tail) X(legacy) X(legacy_memset)
 #define LAUNCH_ENUM(name) LAUNCH_##name,
 enum launch { LAUNCHES(LAUNCH_ENUM) LAUNCH_COUNT };
 extern const char *const launch_names[];

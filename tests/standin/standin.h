@@ -20,6 +20,10 @@
     X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamGetCtx) X(cuStreamGetId)                        \
     X(cuStreamIsCapturing) X(cuStreamBeginCapture) X(cuStreamEndCapture)                           \
     X(cuThreadExchangeStreamCaptureMode) X(cuMemAlloc) X(cuMemFree) X(cuMemcpyHtoDAsync)           \
+    X(cuMemcpyDtoHAsync) X(cuMemAllocHost) X(cuMemFreeHost) X(cuMemCreate) X(cuMemRelease)         \
+    X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)         \
+    X(cuStreamGetFlags) X(cuStreamGetCaptureInfo) X(cuUserObjectCreate) X(cuUserObjectRelease)     \
+    X(cuGraphRetainUserObject) X(cuGraphClone) X(cuGraphAddChildGraphNode)                         \
     X(cuMemsetD8Async) X(cuStreamSynchronize) X(cuGetErrorName) X(cuGetErrorString)                \
     X(cuStreamCreateWithPriority) X(cuStreamGetPriority) X(cuFuncGetName) X(cuKernelGetName)       \
     X(cuFuncGetParamInfo) X(cuKernelGetParamInfo) X(cuGraphCreate) X(cuGraphDestroy)               \
@@ -39,7 +43,7 @@
 enum call { STANDIN_CALLS(STANDIN_CALL_ENUM) CALL_COUNT };
 
 enum live_kind { LIVE_HANDLE, LIVE_PLAN, LIVE_PACK, LIVE_MEMORY, LIVE_STREAM, LIVE_GRAPH,
-                 LIVE_EXEC, LIVE_FUNCTION, LIVE_COUNT };
+                 LIVE_EXEC, LIVE_FUNCTION, LIVE_OBJECT, LIVE_COUNT };
 
 /* What a caller must never do. All but "stale stream" count in standin_violations(NULL): cuDNN
  * tolerates an equal address, so only a test that is about it looks at that one. */
@@ -133,6 +137,7 @@ struct standin_services {
     void (*kill_function)(struct function *function);
     enum place (*locate)(uintptr_t address, size_t size, CUcontext *context);
     bool (*usable)(uintptr_t address, size_t size); /* mapped, not freed: if not, a violation */
+    bool (*is_reserved)(uintptr_t address); /* by cuMemAddressReserve */
     long (*execute_delay)(void);                      /* microseconds */
     void (*reset)(void);
 };

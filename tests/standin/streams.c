@@ -302,6 +302,48 @@ EXPORT CUresult cuStreamIsCapturing(CUstream argument, int *state)
     return leave(CALL_cuStreamIsCapturing, status);
 }
 
+EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream argument, int *state, uint64_t *id,
+                                          struct graph **graph, struct node *const **last,
+                                          size_t *last_count)
+{
+    ENTER_INITIALIZED(cuStreamGetCaptureInfo);
+    REQUIRE(state != NULL, CUDA_ERROR_INVALID_VALUE);
+    struct stream *stream = NULL;
+    pthread_mutex_lock(&standin_lock);
+    CUresult status = resolve(argument, &stream);
+    if (status == CUDA_SUCCESS && legacy_meets_capture(stream, false)) {
+        status = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    } else if (status == CUDA_SUCCESS) {
+        *state = (int)stream->capture;
+        if (stream->capture == CAPTURE_ACTIVE) {
+            *(id == NULL ? &(uint64_t){0} : id) = stream->capture_id;
+            *(graph == NULL ? &(struct graph *){NULL} : graph) = stream->graph;
+            *(last == NULL ? &(struct node *const *){NULL} : last) = stream->last;
+            *(last_count == NULL ? &(size_t){0} : last_count) = stream->last_count;
+        }
+    }
+    pthread_mutex_unlock(&standin_lock);
+    return leave(CALL_cuStreamGetCaptureInfo, status);
+}
+
+EXPORT CUresult cuStreamGetFlags(CUstream argument, unsigned *flags)
+{
+    ENTER_INITIALIZED(cuStreamGetFlags);
+    REQUIRE(flags != NULL, CUDA_ERROR_INVALID_VALUE);
+    struct stream *stream = NULL;
+    pthread_mutex_lock(&standin_lock);
+    CUresult status = resolve(argument, &stream);
+    if (status == CUDA_SUCCESS && stream->capture != CAPTURE_NONE) {
+        /* As with the id: seen on driver 580. */
+        stream->capture = CAPTURE_INVALIDATED;
+        status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    } else if (status == CUDA_SUCCESS) {
+        *flags = stream->flags;
+    }
+    pthread_mutex_unlock(&standin_lock);
+    return leave(CALL_cuStreamGetFlags, status);
+}
+
 EXPORT CUresult cuStreamBeginCapture_v2(CUstream argument, int mode)
 {
     ENTER_INITIALIZED(cuStreamBeginCapture);
@@ -316,6 +358,7 @@ EXPORT CUresult cuStreamBeginCapture_v2(CUstream argument, int mode)
         stream->capture = CAPTURE_ACTIVE;
         stream->mode = (enum capture_mode)mode;
         stream->owner = thread_id();
+        stream->capture_id = ++last_id;
         stream->nodes = 0;
         stream->graph = make_graph();
         stream->last_count = 0;
