@@ -84,6 +84,10 @@ def _check_nodes(first: Candidate, other: Candidate) -> None:
         for name in sorted({*expected, *got}):
             if expected.get(name) != got.get(name):
                 raise _differs(first, other, f"{where}: {name}", expected.get(name), got.get(name))
+    ours_only, theirs_only = (_unsaid(candidate.graph) for candidate in (first, other))
+    for path in sorted({*ours_only, *theirs_only}):
+        if ours_only.get(path) != theirs_only.get(path):
+            raise _differs(first, other, path, ours_only.get(path), theirs_only.get(path))
 
 
 def _number_tensors(candidate: Candidate) -> Mapping[int, str]:
@@ -107,6 +111,16 @@ def _words(node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
         is_default = (name, value) == ("compute_data_type", graph.context.get("compute_data_type"))
         if name not in carried and name not in _CHOSEN and not is_default:
             yield from _flatten(shorten(name), value)
+
+
+def _unsaid(graph: Graph) -> dict[str, str]:
+    """Return what only plans say, such as score modifiers, by places of which node has it."""
+    return {
+        f"node {index}: {place}": word
+        for index, what, found in graph.unsaid
+        if index >= 0
+        for place, word in _flatten(what, found)
+    }
 
 
 def _flatten(path: str, value: Any) -> Iterator[tuple[str, str]]:

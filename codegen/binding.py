@@ -16,6 +16,7 @@ from cudnn_bindgen.codegen.graph import Graph, Scalar, Tensor
 from cudnn_bindgen.codegen.layouts import Layout, find_layouts, find_shared
 from cudnn_bindgen.codegen.overrides import OverrideOptions, OverrideParts, Shape, bind_overrides
 from cudnn_bindgen.codegen.plan_parts import PlanParts, plan_parts
+from cudnn_bindgen.codegen.unsaid import bound_by_callers
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ def _arguments(graph: Graph) -> tuple[Argument, ...]:
         if not tensors[use.uid].is_virtual:
             first.setdefault(use.uid, use)
     structural = _structural_names(first)
-    callers = _callers_uids(graph)
+    callers = bound_by_callers(graph.tensors, graph.plan)
     bound = [(_group(use, tensors[uid]), use) for uid, use in first.items() if uid in callers]
     bound.sort(key=lambda item: item[0])
     names = naming.choose_names(
@@ -223,24 +224,6 @@ def _group(use: _Use, tensor: Tensor) -> int:
     if not tensor.is_pass_by_value:
         return use.group
     return _DEFAULT_SCALAR if tensor.value else _REQUIRED_SCALAR
-
-
-def _callers_uids(graph: Graph) -> set[int]:
-    """Return which tensors, if not virtual, the caller binds (docs/design.md, Scalars)."""
-    uids = {
-        tensor.uid
-        for tensor in graph.tensors
-        if tensor.value is None or not naming.is_made_up(tensor.name)
-    }
-    plan = graph.plan
-    if plan is None:
-        return uids
-    uids &= plan.bound_uids
-    uids -= {part.uid for part in plan.workspace_parts}
-    uids -= {replacement.target for replacement in plan.replacements}
-    # A constant with a value in the graph is that scalar's default, and stays the caller's.
-    with_value = {tensor.uid for tensor in graph.tensors if tensor.value is not None}
-    return uids - ({uid for uid, _ in plan.constants} - with_value)
 
 
 def _alignment(use: _Use, tensor: Tensor, aligned: dict[int, int]) -> int:

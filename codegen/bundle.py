@@ -101,19 +101,20 @@ def write_bundle(files: Iterable[tuple[str, bytes]], options: ReadOptions = DEFA
     GraphFormatError
         One has no plan, two are for the same key, they are of several graphs, or too many.
     """
+    found = [plan for name, data in files for plan in _read_plans(data, name, options)]
+    # Those of one key: of another graph they are no choice.
+    _check_one_graph(found)
     plans: dict[Key, _Plan] = {}
-    for name, data in files:
-        for plan in _read_plans(data, name, options):
-            known = plans.setdefault(plan.key, plan)
-            if known.content != plan.content:
-                error = GraphFormatError(
-                    f"expected one plan for {plan.key}, got another in {known.name}",
-                    hint="leave one of them out",
-                )
-                error.file = plan.name
-                raise error
+    for plan in found:
+        known = plans.setdefault(plan.key, plan)
+        if known.content != plan.content:
+            error = GraphFormatError(
+                f"expected one plan for {plan.key}, got another in {known.name}",
+                hint="leave one of them out",
+            )
+            error.file = plan.name
+            raise error
     ordered = [plans[key] for key in sorted(plans)]
-    _check_one_graph(ordered)
     return pack([Member(_entry(plan), plan.content) for plan in ordered])
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.operation_graph import OperationGraph
 
 # Bits of one element of each frontend data type (nvidia-cudnn-frontend 1.32, DataType_t).
 BITS: Mapping[str, int] = {
@@ -75,7 +76,8 @@ class Tensor:
     """One tensor of the graph.
 
     Invariants: no dim is negative; `uid` and all strides fit int64; `alignment` is a power of two,
-    in bytes; `ragged_offset_uid` names a tensor of the same graph; `value` is set on scalars only.
+    in bytes; `ragged_offset_uid` names a tensor of the same graph; `value` is set on scalars only,
+    and `constant`, the value that is compiled into the kernels, on scalars without a `value`.
     Of a tensor that is not virtual also: `dim` is not empty, ``len(dim) == len(stride)``,
     `data_type` is a key of BITS, and of SCALAR_TYPES if it is passed by value.
     """
@@ -88,6 +90,7 @@ class Tensor:
     is_virtual: bool = False
     is_pass_by_value: bool = False
     value: Scalar | None = None
+    constant: Scalar | None = None
     reordering_type: str = "NONE"
     alignment: int = 16
     ragged_offset_uid: int | None = None
@@ -170,6 +173,8 @@ class PlanInfo:
     aligned_operands: tuple[tuple[int, int], ...]
     frontend_workspace_size: int
     behavior_notes: tuple[str, ...]
+    # None: the text has none of it.
+    operation_graph: OperationGraph | None = field(default=None, compare=False, repr=False)
     # How the plan was chosen, for codegen/evidence.py to read; None if the file does not say, empty
     # if it says what is no text. No part of what the plan is.
     evidence: str | None = field(default=None, compare=False)
@@ -187,7 +192,9 @@ class Graph:
     Invariants: tensors are sorted by uid, uids are unique and not -1; nodes keep the file's order
     and have no cycle; no tensor is the output of two nodes; some output is not virtual. `warnings`
     say what is odd about it nevertheless. `source` is its structure as the file has it, in the form
-    that write_structure.py gives it: a plan depends on nulls that are filled in here.
+    that write_structure.py gives it: a plan depends on nulls that are filled in here. `unsaid` is
+    what no dump says of the graph, as unsaid.py found it in the plan: index of a node, or -1, what
+    it is, and how. It is empty without a plan.
     """
 
     dialect: str
@@ -195,6 +202,7 @@ class Graph:
     nodes: tuple[Node, ...]
     context: Mapping[str, Any]
     plan: PlanInfo | None = None
+    unsaid: tuple[tuple[int, str, Any], ...] = ()
     warnings: tuple[GraphFormatError, ...] = field(default=(), compare=False)
     source: bytes = field(default=b"", compare=False, repr=False)
 

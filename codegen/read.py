@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cudnn_bindgen.codegen import ports
@@ -13,15 +13,18 @@ from cudnn_bindgen.codegen.dialects.decode import check
 from cudnn_bindgen.codegen.dialects.document import (
     Document,
     NodeDocument,
+    OnlyInPlan,
     StructureDocument,
     TensorDocument,
 )
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.graph import Graph, Node
+from cudnn_bindgen.codegen.graph import Graph, Node, PlanInfo
 from cudnn_bindgen.codegen.options import DEFAULT, ReadOptions
-from cudnn_bindgen.codegen.read_plan import read_plan
+from cudnn_bindgen.codegen.read_plan import added_uids, check_uids, read_plan
 from cudnn_bindgen.codegen.read_tensor import read_tensor
+from cudnn_bindgen.codegen.scalar import read_bits
 from cudnn_bindgen.codegen.text import member
+from cudnn_bindgen.codegen.unsaid import find_unsaid
 from cudnn_bindgen.codegen.write_structure import write_structure
 
 
@@ -160,21 +163,68 @@ def build_graph(document: Document, *, is_inferred: bool = True) -> Graph:
             path="$.nodes",
             hint="add the operations before dumping the graph",
         )
+    plan = read_plan(document.plan) if document.plan else None
+    operands = dict(_operands_of_plan(plan, tensors)) if plan else {}
+    for path, item in operands.items():
+        _add_tensor(tensors, item, path, structure)
     _check_ragged_offsets(tensors)
     check_nodes(nodes, tensors, is_inferred=is_inferred)
-    in_order = tuple(tensors[uid].tensor for uid in sorted(tensors))
-    plan = read_plan(document.plan, in_order) if document.plan else None
     if plan:
+        check_uids(plan, tensors.keys(), loses_offsets=document.loses_offsets)
         check_plan(plan, nodes, tensors)
+    only = structure.only_in_plan
+    if plan:
+        by_uid = {uid: placed.tensor for uid, placed in tensors.items()}
+        only = find_unsaid(nodes, by_uid, plan, structure.context.compute_data_type)
+    _add_constants(only, tensors)
     return Graph(
         dialect=document.dialect,
-        tensors=in_order,
+        tensors=tuple(tensors[uid].tensor for uid in sorted(tensors)),
         nodes=tuple(nodes),
         context=_context(structure),
         plan=plan,
+        unsaid=tuple(only.unsaid),
         warnings=(*document.warnings, *find_warnings(nodes, tensors, plan)),
-        source=write_structure(document),
+        source=write_structure(document, list(operands.values()), only),
     )
+
+
+def _operands_of_plan(
+    plan: PlanInfo, tensors: Mapping[int, Placed]
+) -> Iterator[tuple[str, TensorDocument]]:
+    """Yield what the plan binds and only cuDNN's text describes: operands of score modifiers."""
+    described = plan.operation_graph.tensors if plan.operation_graph else {}
+    for uid in sorted({*plan.variant_pack_uids} - tensors.keys() - added_uids(plan)):
+        if str(uid) in described:
+            path, item = described[str(uid)]
+            yield (
+                path,
+                TensorDocument(
+                    uid=uid,
+                    dim=item.dim,
+                    stride=item.stride,
+                    data_type=item.data_type,
+                    is_virtual=item.isVirtual,
+                    is_pass_by_value=item.isByValue,
+                    reordering_type=item.reordering.removeprefix("CUDNN_TENSOR_REORDERING_"),
+                    alignment=item.ptrAlignment,
+                ),
+            )
+
+
+def _add_constants(only: OnlyInPlan, tensors: dict[int, Placed]) -> None:
+    scalars = {
+        str(uid): placed
+        for uid, placed in tensors.items()
+        if placed.tensor.is_pass_by_value and placed.tensor.value is None
+    }
+    for key, written in only.constants.items():
+        path = member("$.only_in_plan.constants", key)
+        if key not in scalars:
+            raise GraphFormatError("expected the uid of a scalar without a value", path=path)
+        placed = scalars[key]
+        tensor = replace(placed.tensor, constant=read_bits(written, path))
+        tensors[tensor.uid] = replace(placed, tensor=tensor)
 
 
 def _context(structure: StructureDocument) -> Mapping[str, Any]:

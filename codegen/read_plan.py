@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Mapping, Set
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from cudnn_bindgen.codegen.dialects.decode import decode_json_as, placed
+from cudnn_bindgen.codegen.dialects.decode import check_values, decode_json_as, placed
 from cudnn_bindgen.codegen.dialects.document import Int64, PlanDocument
 from cudnn_bindgen.codegen.errors import OTHER_GRAPH, GraphFormatError
 from cudnn_bindgen.codegen.evidence import MAX_BYTES
-from cudnn_bindgen.codegen.graph import PlanInfo, Replacement, Tensor, WorkspacePart
+from cudnn_bindgen.codegen.graph import PlanInfo, Replacement, WorkspacePart
+from cudnn_bindgen.codegen.operation_graph import (
+    OperationGraph,
+    OperationGraphText,
+    read_operations,
+)
 from cudnn_bindgen.codegen.scalar import read_float, read_scalar
 
 T = TypeVar("T")
@@ -20,6 +26,13 @@ R = TypeVar("R")
 
 _WHERE = "$.cudnn_backend_data"
 _OTHER_CUDNN = "was the plan written by another cuDNN major version, or cut off?"
+
+_LOST = ": a ragged offset, maybe, which this version leaves out of the structure"
+_SERIALIZE_AGAIN = "serialize the graph again with nvidia-cudnn-frontend 1.27 or newer"
+
+# What cuDNN writes for numbers that JSON has none for. In a text inside of the text, the quotes
+# would have backslashes.
+_NO_NUMBER = re.compile(rb'("\w+": ?)(-?Infinity|NaN)\b')
 
 # They are emitted; real ones have up to 40 each.
 _KNOB_NAMES = 100_000
@@ -40,15 +53,17 @@ class _Engine(msgspec.Struct, frozen=True):
 
 
 class _Backend(msgspec.Struct, frozen=True):
-    """The few fields of cuDNN's own plan text that a binding states."""
+    """The few fields of cuDNN's own plan text that a binding, or its graph's identity, needs."""
 
     cudnnVersion: _Int  # noqa: N815
     GPUProfile: _Profile
     engine: _Engine = _Engine()
+    operationGraph: OperationGraphText | None = None  # noqa: N815
 
 
-def read_plan(document: PlanDocument, tensors: Iterable[Tensor]) -> PlanInfo:
-    """Check the plan's uids against `tensors` and build the model of the plan."""
+def read_plan(document: PlanDocument) -> PlanInfo:
+    """Build the model of the plan; what it says of tensors is checked by `check_uids`."""
+    check_values(document.cudnn_backend_data, "a plan's text")
     backend = _read_backend(document.cudnn_backend_data)
     constants = _by_uid(document.pass_by_values, "pass_by_values", read_scalar)
     parts = _by_uid(document.workspace_modifications, "workspace_modifications", _read_part)
@@ -72,9 +87,9 @@ def read_plan(document: PlanDocument, tensors: Iterable[Tensor]) -> PlanInfo:
         aligned_operands=tuple(sorted(aligned.items())),
         frontend_workspace_size=document.fe_workspace_size,
         behavior_notes=tuple(note for notes in document.behavior_notes for note in notes if note),
+        operation_graph=_read_operations(backend),
         evidence=_read_evidence(document.cudnn_bindgen),
     )
-    _check_uids(plan, {tensor.uid for tensor in tensors})
     _check_roles(plan)
     _check_parts(plan)
     return plan
@@ -82,7 +97,8 @@ def read_plan(document: PlanDocument, tensors: Iterable[Tensor]) -> PlanInfo:
 
 def _read_backend(text: str) -> _Backend:
     try:
-        backend: _Backend = decode_json_as(text.encode(), "the plan as JSON text", _Backend)
+        data = _NO_NUMBER.sub(rb'\1"\2"', text.encode())
+        backend: _Backend = decode_json_as(data, "the plan as JSON text", _Backend)
     except msgspec.ValidationError as error:
         refusal = placed(str(error), _WHERE)
     except (GraphFormatError, UnicodeEncodeError):
@@ -91,6 +107,12 @@ def _read_backend(text: str) -> _Backend:
         return backend
     refusal.hint = _OTHER_CUDNN
     raise refusal
+
+
+def _read_operations(backend: _Backend) -> OperationGraph | None:
+    if backend.operationGraph is None:
+        return None
+    return read_operations(backend.operationGraph, f"{_WHERE}.operationGraph")
 
 
 def _engine(engine: _Engine) -> str:
@@ -141,16 +163,25 @@ def _by_uid(items: Mapping[str, T], field: str, read: Callable[[T, str], R]) -> 
     return result
 
 
-def _check_uids(plan: PlanInfo, tensors: set[int]) -> None:
-    known = tensors | {uid for uid, _ in plan.constants}
-    known |= {part.uid for part in plan.workspace_parts}
-    known |= {replacement.target for replacement in plan.replacements}
+def added_uids(plan: PlanInfo) -> set[int]:
+    """Return what the frontend, or cuDNN, binds by itself."""
+    added = {uid for uid, _ in plan.constants} | {part.uid for part in plan.workspace_parts}
+    return added | {replacement.target for replacement in plan.replacements}
+
+
+def check_uids(plan: PlanInfo, tensors: Set[int], *, loses_offsets: bool) -> None:
+    """Raise GraphFormatError unless all that the plan binds is one of `tensors` or added.
+
+    `loses_offsets`: the version of the structure leaves ragged offsets out.
+    """
+    known = tensors | added_uids(plan)
     for uid in plan.variant_pack_uids:
         if uid not in known:
             raise GraphFormatError(
-                f"expected uids of tensors, constants or workspace parts, got {uid}",
+                f"expected uids of tensors, constants or workspace parts, got {uid}"
+                + (_LOST if loses_offsets else ""),
                 path="$.variant_pack_uids",
-                hint=OTHER_GRAPH,
+                hint=_SERIALIZE_AGAIN if loses_offsets else OTHER_GRAPH,
             )
     for replacement in plan.replacements:
         if replacement.source not in known:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
+from contextlib import suppress
 
 from cudnn_bindgen.codegen.dialects.document import ScalarDocument
 from cudnn_bindgen.codegen.errors import GraphFormatError
@@ -13,6 +15,7 @@ from cudnn_bindgen.codegen.text import shorten
 _FLOATS = ("HALF", "FLOAT", "BFLOAT16")
 _LARGEST = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 _INT_BYTES = {"INT64": 8, "INT32": 4}
+_NAMED = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
 
 def read_scalar(document: ScalarDocument, path: str) -> Scalar:
@@ -36,6 +39,54 @@ def read_scalar(document: ScalarDocument, path: str) -> Scalar:
     if data_type == "DOUBLE":
         return Scalar(data_type, struct.pack("<d", value))
     return Scalar(data_type, int(value).to_bytes(_INT_BYTES[data_type], "little", signed=True))
+
+
+def read_constant(value: str | int | float | None, data_type: str, path: str) -> Scalar:
+    """Read a constant of compile time as cuDNN's text of a plan has it.
+
+    It is a number, or the name of one that JSON has none for.
+    """
+    number = _NAMED.get(value) if isinstance(value, str) else value
+    if data_type in SCALAR_TYPES and number is not None:
+        with suppress(OverflowError, ValueError, struct.error):
+            return _pack(number, data_type)
+    expected = f"a {data_type}" if data_type in SCALAR_TYPES else "a type of scalars"
+    raise GraphFormatError(
+        f"expected a number that {expected} can hold, got {shorten(repr(value))}",
+        path=f"{path}.constValue",
+    )
+
+
+def _pack(number: float, data_type: str) -> Scalar:
+    """Return a scalar of a number; raise OverflowError or ValueError if the type has none."""
+    if data_type in _INT_BYTES:
+        if number != int(number):
+            raise ValueError
+        data = int(number).to_bytes(_INT_BYTES[data_type], "little", signed=True)
+    elif data_type == "DOUBLE":
+        data = struct.pack("<d", number)
+    else:
+        bits = int.from_bytes(struct.pack("<f", number), "little")
+        data = _narrow(bits, data_type)
+        if _widen(data, data_type) != bits:
+            raise ValueError
+    return Scalar(data_type, data)
+
+
+def write_bits(value: Scalar) -> tuple[str, str]:
+    """Return a value with its type, as its bits in hex, big end first: no number is lost in it."""
+    return value.data_type, value.data[::-1].hex().upper()
+
+
+def read_bits(written: tuple[str, str], path: str) -> Scalar:
+    """Read what `write_bits` wrote."""
+    data_type, digits = written
+    size = len(_pack(0, data_type).data) if data_type in SCALAR_TYPES else 0
+    if size == 0 or not re.fullmatch(f"[0-9A-F]{{{2 * size}}}", digits):
+        raise GraphFormatError(
+            f"expected a scalar's type and bits, got {shorten(repr(written))}", path=path
+        )
+    return Scalar(data_type, bytes.fromhex(digits)[::-1])
 
 
 def read_float(value: str | float, path: str) -> float:

@@ -17,7 +17,7 @@ from cudnn_bindgen.codegen.binding import Argument, Binding
 from cudnn_bindgen.codegen.bundle import first_plan, merge_warnings
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.evidence import as_plain, as_rows, read_evidence, summarize
-from cudnn_bindgen.codegen.graph import Graph, PlanInfo, dotted
+from cudnn_bindgen.codegen.graph import Graph, Node, PlanInfo, dotted
 from cudnn_bindgen.codegen.options import ReadOptions
 from cudnn_bindgen.codegen.plan_parts import PlanParts
 from cudnn_bindgen.codegen.read import Entry, list_graphs, read_graph
@@ -46,11 +46,12 @@ def as_document(graphs: Sequence[Graph], binding: Binding) -> dict[str, Any]:
             {
                 "tag": node.tag,
                 "name": node.name,
-                "inputs": dict(node.inputs + node.optional + node.extra),
+                "inputs": dict(node.inputs + node.optional) | _carried(node),
                 "outputs": dict(node.outputs),
             }
             for node in graphs[0].nodes
         ],
+        "only_in_plan": _only_in_plan(graphs[0]),
         "plans": [
             _plan(plan, info)
             for plan, info in zip(
@@ -58,6 +59,21 @@ def as_document(graphs: Sequence[Graph], binding: Binding) -> dict[str, Any]:
             )
         ],
     }
+
+
+def _only_in_plan(graph: Graph) -> list[dict[str, Any]]:
+    """Return what of the graph no dump would say."""
+    found = [(f"uid {t.uid}", "constant", t.constant.value) for t in graph.tensors if t.constant]
+    said = [(f"node {index}", what, how) for index, what, how in graph.unsaid if index >= 0]
+    return [
+        {"place": place, "what": what, "value": None if isinstance(how, list) else str(how)}
+        for place, what, how in (*found, *said)
+    ]
+
+
+def _carried(node: Node) -> dict[str, int]:
+    """Return the tensors in a node's field, which may hold several."""
+    return {f"{field}[{index}]": uid for index, (field, uid) in enumerate(node.extra)}
 
 
 def _plan(plan: PlanParts, info: PlanInfo) -> dict[str, Any]:
@@ -194,6 +210,7 @@ def print_tables(document: dict[str, Any], source: str) -> None:
     )
     _print(console, "arguments of execute", document["arguments"])
     _print(console, "nodes", document["nodes"])
+    _print(console, "only in the plan", document["only_in_plan"])
     _print(console, "launch", document.get("launch", []))
     plans = document["plans"]
     if not plans:

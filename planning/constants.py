@@ -1,9 +1,10 @@
-"""Which scalars are constants of compile time, whose values no file has, and what the user says.
+"""Which scalars are constants of compile time, whose values no dump has, and what the user says.
 
 A dump shows such a constant as a scalar without a value, and so it shows one that callers pass. A
-plan file tells them apart: callers bind what is in its variant pack. Of other files only the name
-is left, which the frontend makes up (``mul.0::IN_1``) for every constant, but in older versions for
-unnamed scalars of callers as well: then the user is asked.
+plan file tells them apart: callers bind what is in its variant pack, and cuDNN's text has the
+values of the others. Of other files only the name is left, which the frontend makes up
+(``mul.0::IN_1``) for every constant, but in older versions for unnamed scalars of callers as well:
+then the user is asked.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.dialects.document import TensorDocument
 from cudnn_bindgen.codegen.errors import PlanError
+from cudnn_bindgen.codegen.graph import Scalar
 from cudnn_bindgen.codegen.text import shorten
 from cudnn_bindgen.planning.structure import Structure
 
@@ -77,14 +79,30 @@ def resolve_constants(structure: Structure, said: Constants) -> dict[int, int | 
             raise PlanError(f"{_CONST} {shorten(name)}: expected one value, got two")
         values[uid] = _number(text, open_scalars[uid], name)
     passed = {_find(name, open_scalars, structure, _ARGUMENT) for name in said.arguments}
+    for uid in sorted(passed & set(structure.constants)):
+        raise PlanError(
+            f"{_ARGUMENT}: expected a scalar that callers pass, got a constant of the plan",
+            path=structure.paths[uid],
+        )
     both = passed & set(values)
     if both:
         raise PlanError(
             f"expected {_CONST} or {_ARGUMENT}, got both", path=structure.paths[min(both)]
         )
-    for uid in sorted(set(open_scalars) - set(values) - passed):
+    for uid in sorted(set(open_scalars) - set(values) - passed - set(structure.constants)):
         _ask(uid, structure)
+    for uid, known in structure.constants.items():
+        _check_said(structure, uid, values.setdefault(uid, known.value), known)
     return values
+
+
+def _check_said(structure: Structure, uid: int, value: int | float, known: Scalar) -> None:
+    if repr(value) != repr(known.value):
+        raise PlanError(
+            f"{_CONST}: expected {known.value!r}, which the plan was made with, got {value!r}",
+            path=structure.paths[uid],
+            hint="plan a structure file of the graph: with another constant it is another graph",
+        )
 
 
 def _ask(uid: int, structure: Structure) -> None:
@@ -94,7 +112,8 @@ def _ask(uid: int, structure: Structure) -> None:
     if structure.bound is not None:
         if uid in structure.bound:
             return
-        problem, hint = "a constant of compile time, whose value is in no file", f"pass {said}"
+        problem = "a constant of compile time, whose value the file does not have"
+        hint = f"pass {said}"
     elif any(name == made_up for made_up in _made_up_names(uid, structure)):
         problem = "a scalar without one, which may be a constant of compile time"
         hint = f'pass {said}, or {_ARGUMENT} "{shorten(name)}" if callers pass it'

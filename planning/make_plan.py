@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cudnn_bindgen.codegen.bundle import first_plan
-from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.graph import dotted
 from cudnn_bindgen.codegen.options import DEFAULT, ReadOptions
 from cudnn_bindgen.codegen.read import read_document, read_graph
@@ -80,8 +80,27 @@ def make_plan(
     PlanError
         The graph cannot be rebuilt, or cuDNN has no plan for it on this device.
     """
+    check_rebuildable(structure)
     values = resolve_constants(structure, constants)
     return build_plan(structure, values, options, load_frontend(), tell, watch)
+
+
+def check_rebuildable(structure: Structure) -> None:
+    """Raise PlanError if the graph has what no call that is in a file makes."""
+    for index, what, _ in structure.unsaid:
+        if index >= 0:
+            raise PlanError(
+                f"expected a graph that a file describes, got one with a {what}, of which only "
+                "cuDNN's text in its plan tells",
+                path=f"$.nodes[{index}]",
+                hint="plan it in the program that builds it, and write graph.serialize() there",
+            )
+        if what == "text":
+            raise PlanError(
+                "expected a plan whose text tells whether attention has a score_mod, got another",
+                path="$.cudnn_backend_data",
+                hint="plan a structure file of the graph, or plan it in the program that builds it",
+            )
 
 
 def describe(plan: bytes) -> str:

@@ -25,7 +25,7 @@ from cudnn_bindgen.codegen.source import read_given
 from cudnn_bindgen.codegen.text import shorten
 from cudnn_bindgen.planning.constants import find_open_scalars
 from cudnn_bindgen.planning.frontend import backend_version, frontend_version, load_frontend
-from cudnn_bindgen.planning.make_plan import make_plan, read_input
+from cudnn_bindgen.planning.make_plan import check_rebuildable, make_plan, read_input
 from cudnn_bindgen.planning.options import HEURISTICS
 from cudnn_bindgen.planning.plan_cache import PlanCache, plan_name
 
@@ -85,6 +85,7 @@ class _Missing:
             raise
 
     def _plan(self, device: Key) -> Parts:
+        check_rebuildable(self.structure)
         self._check_constants()
         made: list[bytes] = []
 
@@ -110,12 +111,12 @@ class _Missing:
         names = [
             f'"{shorten(item.name or str(uid))}"'
             for uid, item in find_open_scalars(self.structure).items()
-            if uid not in bound
+            if uid not in bound and uid not in self.structure.constants
         ]
         if names:
             raise PlanError(
                 f"expected the values of {', '.join(names)}, got constants of compile time, whose "
-                "values are in no file",
+                "values the file does not have",
                 hint="make the plan with cudnn-bindgen plan --const NAME=VALUE, and load that",
             )
 

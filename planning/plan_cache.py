@@ -11,6 +11,7 @@ import msgspec
 import cudnn_bindgen
 from cudnn_bindgen.caching.file_cache import FileCache
 from cudnn_bindgen.codegen.bundle import Key
+from cudnn_bindgen.codegen.scalar import write_bits
 from cudnn_bindgen.planning.options import PlanOptions
 from cudnn_bindgen.planning.structure import Structure
 
@@ -42,6 +43,7 @@ def plan_name(
         structure.nodes,
         [structure.tensors[uid] for uid in sorted(structure.tensors)],
         sorted(bound),
+        [(uid, *write_bits(value)) for uid, value in sorted(structure.constants.items())],
         options,
         device,
         frontend,

@@ -20,7 +20,8 @@ class Structure:
 
     `graph.Graph` says what each null stands for; here a null stays one, because the frontend has to
     be told, or not told, just what the first program told it. `paths` says where in the file each
-    tensor stands. `bound` are the uids that callers bind, None where only a plan would know.
+    tensor stands. `bound` are the uids that callers bind, None where only a plan would know; a plan
+    also says `constants` of compile time, by uid, and what no dump says (`codegen.unsaid`).
     `warnings` say what is odd about the graph.
     """
 
@@ -29,6 +30,8 @@ class Structure:
     tensors: Mapping[int, TensorDocument]
     paths: Mapping[int, str]
     bound: frozenset[int] | None
+    constants: Mapping[int, Scalar] = field(default_factory=dict)
+    unsaid: tuple[tuple[int, str, Any], ...] = ()
     warnings: tuple[GraphFormatError, ...] = field(default=(), compare=False)
 
     def value(self, uid: int) -> Scalar | None:
@@ -60,8 +63,16 @@ def read_structure(document: Document) -> Structure:
         own = {part.uid for part in graph.plan.workspace_parts}
         constants = {uid for uid, _ in graph.plan.constants}
         bound = frozenset((graph.plan.bound_uids | constants) - own)
-    context = document.structure.context
-    return Structure(context, graph.nodes, tensors, paths, bound, graph.warnings)
+    return Structure(
+        document.structure.context,
+        graph.nodes,
+        tensors,
+        paths,
+        bound,
+        {tensor.uid: tensor.constant for tensor in graph.tensors if tensor.constant},
+        graph.unsaid,
+        graph.warnings,
+    )
 
 
 def _add_carried(

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.fingerprint import fingerprint
 from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.read import build_graph, read_document, read_graph
 from cudnn_bindgen.codegen.text import shorten
 
 _PYTHON_PLAN = b"CUDNN_FE_PYPLAN"
@@ -26,7 +28,8 @@ class Description:
     Attributes
     ----------
     key
-        The graph's fingerprint; or of a graph that cannot be read ``unread-`` and a digest.
+        The graph's fingerprint, from its plan if there is one; or of a graph that cannot be read
+        ``unread-`` and a digest.
     nodes
         Tags, in the file's order.
     takes_overrides
@@ -86,7 +89,9 @@ def describe_files(text: bytes, plan: bytes, reasons: Iterable[str]) -> Descript
     """Describe a graph by its structure, by its plan file, or both."""
     said = list(reasons)
     planned = _read(plan, "plan", said)
-    graph = _read(text, "structure", said) or planned
+    dumped = _read(text, "structure", said)
+    # The plan says more of the graph.
+    graph = planned or dumped
     files: dict[str, bytes] = {}
     if graph is None:
         if not text and not plan:
@@ -99,7 +104,7 @@ def describe_files(text: bytes, plan: bytes, reasons: Iterable[str]) -> Descript
     if text:
         files[f"{key}.json"] = text
     if planned is not None:
-        if fingerprint(planned) != key:
+        if dumped is not None and fingerprint(_structure_of(plan)) != fingerprint(dumped):
             said.append("plan: its graph is another one than the dump's")
         name = f"{key}-{_plan_key(planned)}.plan"
         files[name] = plan
@@ -128,6 +133,11 @@ def _read(data: bytes, what: str, reasons: list[str]) -> Graph | None:
     except GraphFormatError as error:
         reasons.append(f"{what}: {error}")
         return None
+
+
+def _structure_of(plan: bytes) -> Graph:
+    """Return what a plan file says of its graph without the plan: as much as a dump."""
+    return build_graph(msgspec.structs.replace(read_document(plan), plan=None))
 
 
 def _plan_key(graph: Graph) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import test_bundle_refused
+import test_identity
 import test_logs
 import test_lost_v1
 import test_read
@@ -21,6 +22,7 @@ import test_values_v1
 import test_warnings
 from documents import add_graph, plan_document, to_json, to_ubjson, with_remedy
 from documents_v1 import BY_NAME
+from identities import edited
 
 from cudnn_bindgen.codegen.bundle import read_graphs, write_bundle
 from cudnn_bindgen.codegen.dialects import plan
@@ -67,6 +69,10 @@ def _collect() -> Iterator[tuple[str, Refusal]]:
         yield f"v1 plan: {name}", _reading(data, message)
     for name, (make, message) in test_logs.REFUSED.items():
         yield f"log: {name}", _reading(make(), message)
+    for name, (path, edit, message) in test_identity.REFUSED.items():
+        yield f"plan's text: {name}", _reading(edited(path, edit), message)
+    for name, (only, message) in test_identity.CARRIED.items():
+        yield f"carried: {name}", _reading(test_identity.carried(only), message)
     for name, (raw, message) in (test_warnings.WARNED | test_lost_v1.WARNED).items():
         encode = to_ubjson if "cudnn_backend_data" in raw else to_json
         yield f"strict: {name}", _reading(encode(raw), message, STRICT)

@@ -118,6 +118,10 @@ def scale_graph() -> Document:
     return document(nodes, [tensor(1), scalar(2), tensor(3)])
 
 
+def compiled_in() -> bytes:
+    return plan(cudnn=92700, structure=scale_graph(), variant_pack_uids=[1, 3])
+
+
 SIZE = 2**31 - 1 + len(plan()) + len(plan(cudnn=92700))
 
 # Bytes of a bundle, and what a user reads behind its name.
@@ -266,13 +270,15 @@ REFUSED_FILES: dict[str, tuple[Files, str]] = {
         f"b.plan: expected graph {fingerprint(plan())}, as in a.plan, got "
         f"{fingerprint(other_graph())} {ONE_GRAPH}",
     ),
-    "other scalars": (
-        [
-            ("a.plan", plan(structure=scale_graph())),
-            ("b.plan", plan(cudnn=92700, structure=scale_graph(), variant_pack_uids=[1, 3])),
-        ],
-        "b.plan: expected scalar FLOAT as the argument with uid 2, as in a.plan, got nothing "
+    "other operands": (
+        [("a.plan", plan()), ("b.plan", plan(cudnn=92700, variant_pack_uids=[1, 3]))],
+        "b.plan: expected input BFLOAT16 as the argument with uid 2, as in a.plan, got nothing "
         + ONE_GRAPH,
+    ),
+    "a scalar that one has compiled in": (
+        [("a.plan", plan(structure=scale_graph())), ("b.plan", compiled_in())],
+        f"b.plan: expected graph {fingerprint(plan(structure=scale_graph()))}, as in a.plan, got "
+        f"{fingerprint(compiled_in())} {ONE_GRAPH}",
     ),
     "300 plans": (
         [("a.plan", plan(sm_count=number)) for number in range(300)],

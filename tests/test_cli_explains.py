@@ -80,8 +80,8 @@ EXPLAINED: dict[str, tuple[bytes, list[str]]] = {
             "read as  python IR",
             "at       $.json_version",
             'problem  expected "2.0" or "1.0", got a graph that was printed before it was lowered',
-            "remedy   call graph.validate() before printing the graph, for attention "
-            "graph.build_operation_graph(); or write graph.serialize() of a built graph",
+            "remedy   print it after graph.validate(), graph.build_operation_graph() and "
+            "graph.create_execution_plans([...]), or write graph.serialize() of a built graph",
         ],
     ),
     "unknown": (

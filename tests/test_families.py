@@ -134,7 +134,7 @@ def test_graphs_that_differ_in_strides_only() -> None:
     other["tensors"][0]["stride"] = [1024, 64, 1]
     assert refusal(product(16), other, product(32)) == (
         "--family: expected dims that tell all graphs apart, got all dims equal, and only strides "
-        "or numbers differ, in b.json and a.json"
+        "or numbers differ, in a.json and b.json"
     )
 
 

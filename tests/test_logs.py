@@ -299,6 +299,48 @@ def many(count: int, rank: int) -> bytes:
     return b"\n".join(map(one, range(1, count + 1)))
 
 
+def printed(raw: Document, prefix: str = "", indent: int = 4) -> bytes:
+    """One dump as ``print(graph)`` writes it, each line behind `prefix`."""
+    text = json.dumps(raw, indent=indent).replace("\n", f"\n{prefix}")
+    return f"{prefix}{text}".encode()
+
+
+@pytest.mark.parametrize("prefix", ["", "  ", "\t"])
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
+def test_a_graph_that_is_printed_on_many_lines_is_read(prefix: str, newline: bytes) -> None:
+    lines = (b"built:", printed(inferred(), prefix), b"done", line(half_inferred(a="b")))
+    data = b"\n".join(lines).replace(b"\n", newline)
+    first, second = list_graphs(data)
+    assert first.line == 2
+    assert first.graph is not None
+    assert bind(first.graph).arguments == bind(read_graph(line(inferred()))).arguments
+    assert (second.line, second.refusal is None) == (data.count(b"\n") + 1, False)
+
+
+def test_a_printed_graph_that_is_cut_short_hides_no_other() -> None:
+    text = printed(inferred())
+    for end in range(20, len(text) - 1, 7):
+        entries = listed(text[:end].rstrip() + b"\nTraceback:", line(inferred(a="b")))
+        assert entries[-1].graph is not None
+        assert all(entry.graph is None for entry in entries[:-1])
+        assert [entry.line for entry in entries[:-1]] in ([2], [])
+
+
+def test_what_is_wrong_in_a_printed_graph_has_its_line_in_the_log() -> None:
+    text = printed(inferred()).replace(b'"nodes":', b'"nodes"')
+    (entry,) = listed(text)
+    assert entry.refusal is not None
+    at = text[: text.index(b'"nodes"')].count(b"\n") + 2
+    assert f"at line {at}, column " in entry.refusal.problem
+
+
+def test_a_printed_graph_of_the_frontends_python_part_is_named() -> None:
+    raw = {"context": {}, "nodes": [{"type": "SDPA"}], "tensors": {}}
+    (entry,) = listed(printed(raw, indent=2))
+    assert entry.refusal is not None
+    assert "printed before it was lowered" in entry.refusal.problem
+
+
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "more graphs than are compared": (
         lambda: b"\n".join(line(add_graph(a=f"name {index}")) for index in range(1001)),
@@ -340,7 +382,8 @@ def test_a_thousand_graphs_are_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [line(inferred()), to_ubjson(inferred()), b"\n" + COMPLETE + b"\n"]
+    "data",
+    [line(inferred()), to_ubjson(inferred()), b"\n" + COMPLETE + b"\n", printed(inferred())],
 )
 def test_a_graph_alone_is_no_log(data: bytes) -> None:
     assert not log.recognise(data)

@@ -75,7 +75,7 @@ def test_a_plan_file_tells_constants_from_arguments() -> None:
     # Uid 4 is not bound, whatever its name: a constant.
     assert refused(plan).startswith(
         f'$.tensors[1]: expected the value of "{MADE_UP}", got a constant of compile time, '
-        "whose value is in no file"
+        "whose value the file does not have"
     )
     assert resolved(plan, f"{MADE_UP}=1", "named=2") == {2: 1.0, 4: 2.0}
     assert "expected a constant, got a scalar that callers pass" in refused(plan, "mul1::IN_1=1")

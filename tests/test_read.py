@@ -316,16 +316,16 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         "(dump the graph again with nvidia-cudnn-frontend 1.27 or newer)",
     ),
     "frontend 1.5": (
-        both(without("json_version"), without("tensors")),
+        without("json_version"),
         '$.json_version: expected "2.0" or "1.0", got a graph of frontend 1.5 or older '
         "(dump the graph again with nvidia-cudnn-frontend 1.27 or newer)",
     ),
     "python-IR": (
-        without("json_version"),
+        both(without("json_version"), lambda raw: raw.update(nodes=[{"type": "SDPA"}])),
         '$.json_version: expected "2.0" or "1.0", '
         "got a graph that was printed before it was lowered "
-        "(call graph.validate() before printing the graph, for attention "
-        "graph.build_operation_graph(); or write graph.serialize() of a built graph)",
+        "(print it after graph.validate(), graph.build_operation_graph() and "
+        "graph.create_execution_plans([...]), or write graph.serialize() of a built graph)",
     ),
     "another JSON object": (
         lambda raw: [raw.pop(key) for key in list(raw)],

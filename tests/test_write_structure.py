@@ -22,16 +22,20 @@ from documents import (
     tensor,
 )
 from hostile_encoding import encode_json, encode_ubjson
+from identities import CAP, OPERAND, TWO
 from mutations import Seed
 from test_same_graph import FILES, LOGS
 
 from cudnn_bindgen.codegen.binding import bind
 from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.fingerprint import fingerprint
 from cudnn_bindgen.codegen.options import ReadOptions
 from cudnn_bindgen.codegen.read import list_graphs, read_graph
 from cudnn_bindgen.codegen.render import render
 from cudnn_bindgen.planning.make_plan import read_input
 from cudnn_bindgen.planning.structure import Structure
+
+KEPT = ["context", "json_version", "nodes", "tensors"]
 
 
 def placeless(structure: Structure) -> Structure:
@@ -75,6 +79,16 @@ def test_each_file_of_the_data_is_looked_at() -> None:
         assert path.name in seen or path.stem in HALF_INFERRED
 
 
+def test_what_only_a_plan_says_is_kept_beside_the_structure() -> None:
+    for path in (CAP, TWO, OPERAND):
+        graph = read_graph(path.read_bytes())
+        again = read_graph(graph.source)
+        assert fingerprint(again) == fingerprint(graph)
+        constants = [[item.constant for item in each.tensors] for each in (again, graph)]
+        assert constants[0] == constants[1]
+        assert sorted(json.loads(graph.source)) == sorted([*KEPT, "only_in_plan"])
+
+
 def test_nulls_and_attributes_are_kept_and_what_a_reader_fills_in_is_not() -> None:
     raw = document(
         [
@@ -92,7 +106,7 @@ def test_nulls_and_attributes_are_kept_and_what_a_reader_fills_in_is_not() -> No
         cudnn_backend_version="9.19.0",
     )
     written = json.loads(read_graph(encode_json(raw)).source)
-    assert sorted(written) == ["context", "json_version", "nodes", "tensors"]
+    assert sorted(written) == KEPT
     assert written["nodes"] == json.loads(encode_json(raw))["nodes"]
     assert str(written["nodes"][1]["later"][1]) == "-0.0"
     first, second, *_ = written["tensors"]

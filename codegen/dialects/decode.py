@@ -38,9 +38,7 @@ _BYTE = re.compile(r"^(?:JSON is malformed: )?(?P<problem>.*) \(byte (?P<byte>\d
 def decode_json(data: bytes, what: str = "a graph file") -> Any:
     """Decode JSON text in which no object has a key twice."""
     check_bytes(len(data), what)
-    values = sum(map(data.count, (b",", b"{", b"[")))
-    if values > MAX_VALUES:
-        raise too_large(what, f"{values} values", str(MAX_VALUES))
+    check_values(data, what)
     try:
         document = decode_json_as(data, what, Any)
     except msgspec.ValidationError as error:  # a number beyond all floats
@@ -85,6 +83,14 @@ def check_bytes(size: int, what: str) -> None:
     """Refuse what is too large to be a graph."""
     if size > MAX_BYTES:
         raise too_large(what, f"{size} bytes", str(MAX_BYTES))
+
+
+def check_values(text: bytes | str, what: str) -> None:
+    """Refuse JSON text whose objects would take too much memory."""
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    values = sum(map(data.count, (b",", b"{", b"[")))
+    if values > MAX_VALUES:
+        raise too_large(what, f"{values} values", str(MAX_VALUES))
 
 
 def too_large(what: str, size: str, limit: str) -> GraphFormatError:

@@ -67,12 +67,27 @@ class ContextDocument(msgspec.Struct, frozen=True):
     sm_count: int | None = None
 
 
+# Index of a node, or -1; what only a plan says of it; and how.
+Unsaid = tuple[int, str, Any]
+
+
+class OnlyInPlan(msgspec.Struct, frozen=True):
+    """What a plan says of its structure, which a module keeps beside it (write_structure.py).
+
+    `constants` of compile time have a type and bits.
+    """
+
+    constants: dict[str, tuple[str, str]] = {}
+    unsaid: list[Unsaid] = []
+
+
 class StructureDocument(msgspec.Struct, frozen=True):
     """Structure of a graph, version 2.0."""
 
     context: ContextDocument
     nodes: list[NodeDocument]
     tensors: list[TensorDocument]
+    only_in_plan: OnlyInPlan = OnlyInPlan()
 
 
 class PlanDocument(msgspec.Struct, frozen=True):
@@ -100,7 +115,8 @@ class Document(msgspec.Struct, frozen=True):
 
     `raw_nodes` are the whole objects behind ``structure.nodes``; `tensor_paths` says where in the
     file each of ``structure.tensors`` stands, `line` where the graph does (0: the file is the
-    graph). `warnings` are refusals that the user's options turned off.
+    graph). `loses_offsets`: the dialect leaves ragged offsets out. `warnings` are refusals that the
+    user's options turned off.
     """
 
     dialect: str
@@ -109,4 +125,5 @@ class Document(msgspec.Struct, frozen=True):
     raw_nodes: list[dict[str, Any]]
     tensor_paths: list[str]
     line: int = 0
+    loses_offsets: bool = False
     warnings: tuple[GraphFormatError, ...] = ()

@@ -1,7 +1,8 @@
 """A log with graphs in it: ``CUDNN_FRONTEND_LOG_INFO=1``, and whatever a program wrote around it.
 
 The frontend writes a graph as one line of JSON when it is validated, then maybe again when more of
-it is known. Of the dumps of one graph the most complete one counts, of equal ones the last.
+it is known; a program prints one on many lines (``print(graph)``). Of the dumps of one graph the
+most complete one counts, of equal ones the last.
 """
 
 from __future__ import annotations
@@ -36,16 +37,24 @@ _FIXED = (
     *("ragged_offset_multiplier", "alignment"),
 )
 
-_BEGIN = b'{"context"'
-_DUMP = re.compile(re.escape(_BEGIN) + rb"[^\r\n]*")
-_PROCESS = re.compile(rb'"(?:gid|graph_uid)":\d+,?')
+_WORD = b'"context"'
+_BEGIN = b"{" + _WORD
+# As far as the word may stand from its brace.
+_INDENT = 200
+# On many lines: all that are indented as the first member is, then what closes the object. Without
+# that it is a broken graph, so that no line is looked at twice.
+_PRINTED = rb"\{[ \t]*\r?\n([ \t]+)\"context\"[^\n]*(?:\n\1[^\n]*)*(?:\n[ \t]*\})?"
+_DUMP = re.compile(re.escape(_BEGIN) + rb"[^\r\n]*|" + _PRINTED)
+_PROCESS = re.compile(rb'"(?:gid|graph_uid)": ?\d+,?')
+_LINE = re.compile(r" at line (\d+)(?=, column )")
 _AFTER = re.compile(r"trailing characters at line 1, column (\d+)")
 
 
 def recognise(data: bytes) -> bool:
     """Text with a dump in it that is not all there is."""
     text = data.strip(b"\xef\xbb\xbf \t\r\n")
-    return _BEGIN in text and not (text.startswith(_BEGIN) and b"\n" not in text)
+    found = next(_matches(text), None)
+    return found is not None and found[0] != text
 
 
 def read(data: bytes, options: ReadOptions) -> list[Document | GraphFormatError]:
@@ -62,12 +71,23 @@ def read(data: bytes, options: ReadOptions) -> list[Document | GraphFormatError]
     return [logged.reading for logged in graphs]
 
 
+def _matches(data: bytes) -> Iterator[re.Match[bytes]]:
+    """Yield where dumps stand, looked for by the word: braces may be many."""
+    end = 0
+    while (word := data.find(_WORD, end)) >= 0:
+        brace = data.rfind(b"{", max(end, word - _INDENT), word)
+        match = _DUMP.match(data, brace) if brace >= 0 else None
+        end = match.end() if match else word + len(_WORD)
+        if match:
+            yield match
+
+
 def _dumps(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield line and text of each dump, of equal texts the last one."""
     texts: dict[bytes, tuple[int, bytes]] = {}
     line = 1
     end = total = 0
-    for match in _DUMP.finditer(data):
+    for match in _matches(data):
         line += data.count(b"\n", end, match.start())
         end = match.start()
         same = _PROCESS.sub(b"", match[0])
@@ -87,6 +107,8 @@ def _decode(text: bytes, line: int, options: ReadOptions) -> Document | GraphFor
     except GraphFormatError as error:
         error.line = line
         error.dialect = NAME
+        if b"\n" in text:
+            error.problem = _LINE.sub(lambda at: f" at line {int(at[1]) + line - 1}", error.problem)
         error.problem = error.problem.replace(" at line 1, column ", " at column ")
         return error
     # msgspec has no way to say "the same but for two fields" that mypy understands.

@@ -78,7 +78,9 @@ def refuse_version(raw: dict[str, Any], known: str) -> GraphFormatError:
             if is_newer(version)
             else "dump the graph again with nvidia-cudnn-frontend 1.27 or newer",
         )
-    if "nodes" in raw and "tensors" not in raw:
+    nodes = raw.get("nodes")
+    # The frontend's own dumps have a tag at each node, its Python part writes a type.
+    if isinstance(nodes, list) and any(isinstance(node, dict) and "tag" in node for node in nodes):
         return GraphFormatError(
             f"expected {known}, got a graph of frontend 1.5 or older",
             path="$.json_version",
@@ -88,8 +90,8 @@ def refuse_version(raw: dict[str, Any], known: str) -> GraphFormatError:
         error = GraphFormatError(
             f"expected {known}, got a graph that was printed before it was lowered",
             path="$.json_version",
-            hint="call graph.validate() before printing the graph, for attention "
-            "graph.build_operation_graph(); or write graph.serialize() of a built graph",
+            hint="print it after graph.validate(), graph.build_operation_graph() and "
+            "graph.create_execution_plans([...]), or write graph.serialize() of a built graph",
         )
         error.dialect = PYTHON_IR
         return error

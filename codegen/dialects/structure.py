@@ -7,7 +7,7 @@ from typing import Any
 from cudnn_bindgen.codegen.dialects import refused, structure_v1
 from cudnn_bindgen.codegen.dialects.decode import check, decode_json
 from cudnn_bindgen.codegen.dialects.document import Document, PlanDocument, StructureDocument
-from cudnn_bindgen.codegen.dialects.values_v1 import check_bound, newer_plan
+from cudnn_bindgen.codegen.dialects.values_v1 import newer_plan
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.options import ReadOptions
 
@@ -77,14 +77,13 @@ def _read_v2(raw: dict[str, Any], warnings: tuple[GraphFormatError, ...]) -> Doc
 def _read_v1(raw: dict[str, Any]) -> Document:
     converted = structure_v1.read_structure(raw)
     plan = _read_plan(newer_plan(raw, converted.frontend_version))
-    if plan:
-        check_bound(plan, converted.uids)
     return Document(
         dialect="plan" if plan else "structure v1",
         structure=converted.structure,
         plan=plan,
         raw_nodes=converted.raw_nodes,
         tensor_paths=converted.tensor_paths,
+        loses_offsets=True,
         warnings=converted.warnings,
     )
 

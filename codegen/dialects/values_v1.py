@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from cudnn_bindgen.codegen.dialects.decode import check
-from cudnn_bindgen.codegen.dialects.document import Int64, PlanDocument, ScalarDocument
+from cudnn_bindgen.codegen.dialects.document import Int64, ScalarDocument
 from cudnn_bindgen.codegen.errors import GraphFormatError
 
 # `pass_by_value.index` → today's. Read from pass_by_values_t of the frontend's tags.
@@ -38,20 +38,6 @@ def newer_plan(raw: Mapping[str, Any], frontend_version: int) -> dict[str, Any]:
             uid: newer_scalar(scalar, frontend_version) for uid, scalar in scalars.items()
         }
     return newer
-
-
-def check_bound(plan: PlanDocument, uids: Collection[int]) -> None:
-    """Refuse a plan that binds a ragged offset: structure v1 has none of them."""
-    known = {*map(str, uids), *plan.pass_by_values, *plan.workspace_modifications}
-    known |= {str(target) for _, (target, _) in plan.variant_pack_replacements}
-    for uid in plan.variant_pack_uids:
-        if str(uid) not in known:
-            raise GraphFormatError(
-                f"expected uids of tensors, constants or workspace parts, got {uid}: a ragged "
-                "offset, maybe, which this version leaves out of the structure",
-                path="$.variant_pack_uids",
-                hint="serialize the graph again with nvidia-cudnn-frontend 1.27 or newer",
-            )
 
 
 def _by_key(pairs: list[Any], path: str) -> dict[str, Any]:
