@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -25,16 +24,15 @@ def write_files(directory: Path, files: Mapping[str, str]) -> list[Path]:
     """
     directory.mkdir(parents=True, exist_ok=True)
     changed = [name for name in sorted(files) if _read(directory / name) != files[name]]
-    staged: list[tuple[str, Path]] = []
+    staged: list[tuple[Path, Path]] = []
     try:
         for name in changed:
             staged.append((_stage(directory, name, files[name]), directory / name))
         for temporary, target in staged:
-            os.replace(temporary, target)  # noqa: PTH105 - Path.replace hides the atomicity
+            temporary.replace(target)
     finally:
         for temporary, _ in staged:
-            with contextlib.suppress(FileNotFoundError):
-                Path(temporary).unlink()
+            temporary.unlink(missing_ok=True)
     return [directory / name for name in changed]
 
 
@@ -78,16 +76,30 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def _stage(directory: Path, name: str, text: str) -> str:
-    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=directory)
+def write_whole(target: Path, content: bytes, mode: int) -> None:
+    """Write one file that appears whole or not at all; who has the old one open keeps it."""
+    staged = _stage_bytes(target, content, mode)
+    try:
+        staged.replace(target)
+    except BaseException:
+        staged.unlink()
+        raise
+
+
+def _stage(directory: Path, name: str, text: str) -> Path:
+    return _stage_bytes(directory / name, text.encode("utf-8", _ERRORS), 0o666)
+
+
+def _stage_bytes(target: Path, content: bytes, mode: int) -> Path:
+    """Write a file beside `target`, to be renamed to it."""
+    staged = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    # The kernel takes the umask off, as off any file's mode: to ask for it is to set it, for all
+    # threads of the process.
+    handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", _ERRORS))
-        # mkstemp makes files only their owner can read; emitted files are like any source.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # noqa: PTH101
+            file.write(content)
     except BaseException:
-        Path(temporary).unlink()
+        staged.unlink()
         raise
-    return temporary
+    return staged

@@ -97,7 +97,7 @@ ALLOWED = {
         *(BASE | {"binding", "bundle", "evidence", "graph", "options", "plan_parts", "read"}),
         "source",
     },
-    "compile": BASE,
+    "compile": {*BASE, "output"},
     "compile_all": {*BASE, "compile"},
     "command_errors": BASE,
     "command_group": {*BASE, "command_errors"},
