@@ -17,11 +17,11 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import cudnn_bindgen
-from cudnn_bindgen.codegen.output import write_whole
+from cudnn_bindgen.codegen.output import is_foreign, write_whole
 
 # What the C++ compiler is told, first of all: a module is glue, and compile time counts.
 FLAGS = ("-O2", "-g0")
@@ -87,9 +87,14 @@ def is_fresh(source: Path, directory: Path, environment: str) -> bool:
     return found is not None and found[0] == _mark(content[: found.start()], source, environment)
 
 
-def is_ours(binary: Path) -> bool:
-    """Whether `build` compiled this extension module, as far as its end says."""
-    return _MARK.search(binary.read_bytes()) is not None
+def foreign_modules(sources: Iterable[Path], directory: Path) -> list[Path]:
+    """Return the files that `build` would replace, though nobody compiled them from our text."""
+    binaries = [
+        extension_path(directory, source.stem)
+        for source in sources
+        if is_foreign(source) or not source.exists()
+    ]
+    return [path for path in binaries if path.is_file() and not _MARK.search(path.read_bytes())]
 
 
 def runtime_digest() -> str:
