@@ -187,8 +187,8 @@ def _compile(source: Path, directory: Path) -> None:
     from setuptools.command.build_ext import build_ext
 
     with tempfile.TemporaryDirectory() as scratch:
-        # A copy, with nothing beside it: there Cython looks first for what is cimported. And what
-        # is compiled is what the mark states, whatever happens to the file meanwhile.
+        # A copy, with nothing beside it: Cython looks there first for what is cimported, even libc.
+        # And what is compiled is what the mark states, whatever happens to the file meanwhile.
         copy = Path(scratch, "source", source.name)
         copy.parent.mkdir()
         for path in (source, source.with_suffix(".pxd")):
@@ -196,7 +196,7 @@ def _compile(source: Path, directory: Path) -> None:
                 shutil.copyfile(path, copy.with_name(path.name))
         module = Extension(
             source.stem,
-            [str(_cythonize(copy, Path(scratch)))],
+            [str(_cythonize(copy, Path(scratch), source.parent.absolute()))],
             language="c++",
             extra_compile_args=[*FLAGS],
         )
@@ -210,14 +210,20 @@ def _compile(source: Path, directory: Path) -> None:
     write_whole(extension_path(directory, source.stem), content, 0o777)
 
 
-def _cythonize(source: Path, directory: Path) -> Path:
+def _cythonize(source: Path, directory: Path, siblings: Path) -> Path:
     # Not cythonize(), which prints a traceback when the disk is full.
+    import Cython
     from Cython.Compiler import Main
 
     options = Main.CompilationOptions(
         cplus=True,
-        # The folder that holds the package: where `cimport cudnn_bindgen...` is looked up.
-        include_path=[str(Path(cudnn_bindgen.__file__).parent.parent)],
+        # Where `cimport` looks: in the folder that holds this package, in Cython's own, and at last
+        # beside the source, for a module that calls another.
+        include_path=[
+            str(Path(cudnn_bindgen.__file__).parent.parent),
+            str(Path(Cython.__file__).parent / "Includes"),
+            str(siblings),
+        ],
         output_file=str(directory / f"{source.stem}.cpp"),
     )
     with _inside(source.parent):
