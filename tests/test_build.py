@@ -267,6 +267,21 @@ def test_interrupted(
     assert {path.suffix for path in (here / "out").iterdir()} == {".pyx", ".pyi", ".pxd"}
 
 
+def test_who_is_interrupted_ends_the_compiler(here: Path) -> None:
+    """As Ctrl-C does to a program that calls `accelerate`."""
+    (here / "a.pyx").write_text("# cython: language_level=3\n")
+    started: list[subprocess.Popen[str]] = []
+
+    def interrupt(process: subprocess.Popen[str]) -> None:
+        started.append(process)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compiling.compile_module(here / "a.pyx", here, interrupt)
+    assert started[0].wait(60) != 0
+    assert not extension_path(here, "a").exists()
+
+
 def test_two_builds_at_once(here: Path) -> None:
     processes = [
         subprocess.Popen([*COMMAND, "a.json", "b.json", "-d", "out"], stderr=subprocess.PIPE)
