@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+if __name__ == "__main__" and sys.path[0] == os.getcwd():  # noqa: PTH109 - nothing is imported yet
+    # That is where python -m looks first: a copy.py that lies there would be executed.
+    del sys.path[0]
+
 import click
 
 from cudnn_bindgen import __version__

@@ -80,10 +80,16 @@ class FileCache(ABC):
 
     @classmethod
     def default_folder(cls) -> Path:
-        """Return the folder: below ``CUDNN_BINDGEN_CACHE``, or the user's for caches."""
+        """Return the folder: below ``CUDNN_BINDGEN_CACHE``, or the user's for caches.
+
+        It begins with ``~`` where nobody knows the user's home, and cannot be used then.
+        """
         chosen = os.environ.get(ENVIRONMENT)
-        base = Path(chosen).expanduser() if chosen else user_cache_path("cudnn-bindgen", False)
-        return base.absolute() / cls.kind
+        try:
+            base = Path(chosen).expanduser() if chosen else user_cache_path("cudnn-bindgen", False)
+        except RuntimeError:  # neither HOME nor an entry in the list of users
+            base = Path(chosen or "~/.cache/cudnn-bindgen")
+        return (base if _is_homeless(base) else base.absolute()) / cls.kind
 
     @abstractmethod
     def path(self, name: str) -> Path:
@@ -179,6 +185,8 @@ class FileCache(ABC):
     @contextmanager
     def _locked(self, name: str) -> Iterator[None]:
         try:
+            if _is_homeless(self.folder):
+                raise FileNotFoundError("there is no home folder")
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock = self._lock(name, self.lock_seconds)
             lock.acquire()
@@ -228,3 +236,7 @@ class FileCache(ABC):
         except OSError as error:
             raise CacheError(f"cannot use a temporary folder: {error}") from error
         return cls(Path(cls._substitute.name))
+
+
+def _is_homeless(path: Path) -> bool:
+    return str(path).startswith("~")

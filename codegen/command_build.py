@@ -8,18 +8,24 @@ from pathlib import Path
 import click
 
 from cudnn_bindgen.codegen.command_family import check_family_options, render_files
-from cudnn_bindgen.codegen.command_graphs import module_of, named, render_all
+from cudnn_bindgen.codegen.command_graphs import (
+    module_of,
+    named,
+    refuse_to_replace,
+    render_all,
+)
 from cudnn_bindgen.codegen.command_options import (
     PATH,
     family_options,
+    force_option,
     override_options,
     reading_options,
     torch_options,
 )
 from cudnn_bindgen.codegen.errors import EmitError
-from cudnn_bindgen.codegen.modules import check_apart
+from cudnn_bindgen.codegen.modules import check_apart, check_free
 from cudnn_bindgen.codegen.options import FamilyOptions, ReadOptions, TorchOptions
-from cudnn_bindgen.codegen.output import write_files
+from cudnn_bindgen.codegen.output import is_foreign, write_files
 from cudnn_bindgen.codegen.overrides import OverrideOptions
 
 
@@ -41,6 +47,7 @@ Examples:
     default=None,
     help="Compilers at once; default: cores.",
 )
+@force_option
 @reading_options
 @override_options
 @torch_options
@@ -50,6 +57,7 @@ def build(
     directory: Path,
     name: str | None,
     jobs: int | None,
+    force: bool,
     reading: ReadOptions,
     overriding: OverrideOptions,
     torch: TorchOptions,
@@ -71,10 +79,16 @@ def build(
             bound = named(graph, module, reading, overriding)
             files[str(graph)] = render_all(bound, reading, torch)
         check_apart(files)
-    for emitted in files.values():
-        write_files(directory, emitted)
+    check_free(files)
+    from cudnn_bindgen.codegen.compile import foreign_modules
     from cudnn_bindgen.codegen.compile_all import compile_all
 
-    names = sorted(file for emitted in files.values() for file in emitted if file.endswith(".pyx"))
-    if not compile_all([directory / file for file in names], directory, jobs):
+    names = sorted(file for emitted in files.values() for file in emitted)
+    sources = [directory / file for file in names if file.endswith(".pyx")]
+    if not force:
+        foreign = [path for path in map(directory.joinpath, names) if is_foreign(path)]
+        refuse_to_replace([*foreign, *foreign_modules(sources, directory)])
+    for emitted in files.values():
+        write_files(directory, emitted)
+    if not compile_all(sources, directory, jobs):
         sys.exit(2)

@@ -8,22 +8,29 @@ from pathlib import Path
 import click
 
 from cudnn_bindgen.codegen.command_family import check_family_options, render_files
-from cudnn_bindgen.codegen.command_graphs import module_of, named, render_all
+from cudnn_bindgen.codegen.command_graphs import (
+    module_of,
+    named,
+    refuse_to_replace,
+    render_all,
+)
 from cudnn_bindgen.codegen.command_options import (
     PATH,
     family_options,
+    force_option,
     list_option,
     override_options,
     reading_options,
     torch_options,
 )
 from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.modules import check_free
 from cudnn_bindgen.codegen.options import FamilyOptions, ReadOptions, TorchOptions
 from cudnn_bindgen.codegen.output import depfile as dependency_rule
-from cudnn_bindgen.codegen.output import find_differences, write_files
+from cudnn_bindgen.codegen.output import find_differences, is_foreign, write_files
 from cudnn_bindgen.codegen.overrides import OverrideOptions
 from cudnn_bindgen.codegen.sidecar import sidecars
-from cudnn_bindgen.codegen.source import is_stdin
+from cudnn_bindgen.codegen.source import display_name, is_stdin
 
 
 @click.command(
@@ -45,6 +52,7 @@ Examples:
 @click.option("--name", help="Name of the module; default from OUT.pyx, else from GRAPH.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 with a diff if not up to date.")
 @click.option("--depfile", type=PATH, help="Write a Makefile rule for build systems.")
+@force_option
 @list_option
 @reading_options
 @override_options
@@ -56,6 +64,7 @@ def emit(
     name: str | None,
     check: bool,
     depfile: Path | None,
+    force: bool,
     is_list: bool,
     reading: ReadOptions,
     overriding: OverrideOptions,
@@ -102,8 +111,14 @@ def emit(
         for difference in differences:
             click.echo(difference, nl=False)
         sys.exit(1 if differences else 0)
+    check_free({display_name(graph): files})
+    targets = [directory / file for file in sorted(files)]
+    if not force:
+        refuse_to_replace([*filter(is_foreign, targets)])
     if depfile:
         sources = [file for one in (*graphs, *torch.backward) for file in (one, *sidecars(one))]
-        rule = dependency_rule([directory / file for file in sorted(files)], sources)
+        if depfile.resolve() in (file.resolve() for file in (*targets, *sources)):
+            raise EmitError(f"--depfile: expected a file of its own, got {depfile}")
+        rule = dependency_rule(targets, sources)
         write_files(depfile.parent, {depfile.name: rule})
     write_files(directory, files)

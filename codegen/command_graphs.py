@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from cudnn_bindgen.codegen.bind_graphs import bind_graphs
 from cudnn_bindgen.codegen.bundle import merge_warnings, read_graphs
 from cudnn_bindgen.codegen.command_errors import warn
+from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.graph import Graph
 from cudnn_bindgen.codegen.modules import Named, render_modules
 from cudnn_bindgen.codegen.naming import check_module_name, module_name
@@ -29,6 +31,15 @@ def render_all(module: Named, reading: ReadOptions, torch: TorchOptions) -> dict
         named(graph, module_of(graph, None), allowed, OverrideOptions()) for graph in torch.backward
     ]
     return render_modules(module, backwards, torch.namespace)
+
+
+def refuse_to_replace(foreign: Sequence[Path]) -> None:
+    """Raise EmitError if there are files that are somebody's work."""
+    if foreign:
+        raise EmitError(
+            f"{foreign[0]}: expected a file that cudnn-bindgen has written, or none, got another: "
+            "--force replaces it" + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else "")
+        )
 
 
 def read(graph: Path, reading: ReadOptions) -> tuple[Graph, ...]:

@@ -15,6 +15,9 @@ from cudnn_bindgen.codegen.overrides import OverrideOptions
 PATH = click.Path(path_type=Path)
 
 list_option = click.option("--list", "is_list", is_flag=True, help="Only list the graphs of a log.")
+force_option = click.option(
+    "--force", is_flag=True, help="Replace files that cudnn-bindgen has not written."
+)
 
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,7 +9,7 @@ import click
 from cudnn_bindgen.codegen.bind_graphs import bind_graphs
 from cudnn_bindgen.codegen.binding import Binding
 from cudnn_bindgen.codegen.command_errors import fail
-from cudnn_bindgen.codegen.command_graphs import module_of, read, source_name
+from cudnn_bindgen.codegen.command_graphs import read, source_name
 from cudnn_bindgen.codegen.command_options import PATH, list_option, reading_options
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
 from cudnn_bindgen.codegen.options import ReadOptions
@@ -63,7 +63,7 @@ def _describe_launch(graph: Path, binding: Binding) -> list[dict[str, object]]:
     from cudnn_bindgen.codegen.compile import CompileError, compile_module
     from cudnn_bindgen.codegen.render import render
 
-    module = module_of(graph, None)
+    module = "binding"  # nobody imports it by its name
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         write_files(directory, render(binding, module, source_name(graph)))

@@ -1,32 +1,37 @@
 """Emitted text → extension module, in a process of its own for each module.
 
-Run as ``python -m cudnn_bindgen.codegen.compile MODULE.pyx DIRECTORY``; `cudnn-bindgen build` runs
-several at once and shows what one printed when it fails.
+`cudnn-bindgen build` runs several at once and shows what one printed when it fails.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import os
+import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import cudnn_bindgen
+from cudnn_bindgen.codegen.output import is_foreign, write_whole
 
 # What the C++ compiler is told, first of all: a module is glue, and compile time counts.
 FLAGS = ("-O2", "-g0")
 
+# Not -m, which imports from the working directory: a copy.py that lies there would be executed.
+_PROGRAM = "import sys; sys.path[:] = {}; from cudnn_bindgen.codegen.compile import main; main()"
+
 # What else of the environment setuptools hands to compiler and linker.
-_ENVIRONMENT = (
-    *("ARCHFLAGS", "CC", "CFLAGS", "CPPFLAGS", "CXX", "CXXFLAGS"),
-    *("LDCXXSHARED", "LDFLAGS", "LDSHARED"),
-)
+_COMMANDS = ("CC", "CXX", "LDCXXSHARED", "LDSHARED")
+_ENVIRONMENT = ("ARCHFLAGS", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", *_COMMANDS)
 
 
 class CompileError(RuntimeError):
@@ -70,17 +75,26 @@ def describe_environment() -> str:
 
 
 def is_fresh(source: Path, directory: Path, environment: str) -> bool:
-    """Whether the module was compiled from this source in this environment.
+    """Whether the module was compiled from this source in this environment, and is whole.
 
     Time stamps cannot tell: installing a package or checking out a branch sets them as it likes.
     """
-    mark = _mark(source, environment)
     try:
-        with extension_path(directory, source.stem).open("rb") as file:
-            file.seek(-len(mark), os.SEEK_END)
-            return file.read() == mark
-    except OSError:  # none, or a shorter one
+        content = extension_path(directory, source.stem).read_bytes()
+    except OSError:
         return False
+    found = _MARK.search(content)
+    return found is not None and found[0] == _mark(content[: found.start()], source, environment)
+
+
+def foreign_modules(sources: Iterable[Path], directory: Path) -> list[Path]:
+    """Return the files that `build` would replace, though nobody compiled them from our text."""
+    binaries = [
+        extension_path(directory, source.stem)
+        for source in sources
+        if is_foreign(source) or not source.exists()
+    ]
+    return [path for path in binaries if path.is_file() and not _MARK.search(path.read_bytes())]
 
 
 def runtime_digest() -> str:
@@ -93,13 +107,21 @@ def runtime_digest() -> str:
     return digest.hexdigest()
 
 
-def _mark(source: Path, environment: str) -> bytes:
-    """Return what stands behind a compiled module, where no loader looks: what it was made of."""
+# Behind a compiled module, where no loader looks: what it was made of, and a digest of itself.
+_MARK = re.compile(rb"\ncudnn-bindgen [0-9a-f]{64} [0-9a-f]{64}\n\Z")
+
+
+def _mark(content: bytes, source: Path, environment: str) -> bytes:
+    made_of, itself = _source_digest(source, environment), hashlib.sha256(content).hexdigest()
+    return f"\ncudnn-bindgen {made_of} {itself}\n".encode()
+
+
+def _source_digest(source: Path, environment: str) -> str:
     digest = hashlib.sha256(environment.encode())
     for path in (source, source.with_suffix(".pxd")):
         content = path.read_bytes() if path.exists() else b""
         digest.update(b"%d\0%b" % (len(content), content))
-    return f"\ncudnn-bindgen {digest.hexdigest()}\n".encode()
+    return digest.hexdigest()
 
 
 def compile_module(
@@ -116,9 +138,9 @@ def compile_module(
     CompileError
         With the compiler's own words.
     """
-    command = [sys.executable, "-m", "cudnn_bindgen.codegen.compile", str(source), str(directory)]
+    program = _PROGRAM.format(ascii(_search_path()))
     with subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        command,
+        [sys.executable, "-c", program, str(source), str(directory)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -126,61 +148,113 @@ def compile_module(
         # With its compilers it can be ended as one.
         start_new_session=True,
     ) as process:
-        on_start(process)
-        said = process.communicate()[0]
+        try:
+            on_start(process)
+            said = process.communicate()[0]
+        except BaseException:
+            end(process)
+            raise
     if process.returncode:
         raise CompileError(said.strip() or f"ended with status {process.returncode}")
     return extension_path(directory, source.stem)
 
 
+def end(process: subprocess.Popen[str]) -> None:
+    """Interrupt a process that `compile_module` started, and the compilers that it runs."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+
+
+def _search_path() -> list[str]:
+    """Return where this process finds modules, but for the working directory.
+
+    This package's own folder is among them, wherever it is.
+    """
+    found = [path for path in sys.path if isinstance(path, str) and path and not _is_here(path)]
+    return [*found, str(Path(cudnn_bindgen.__file__).parent.parent)]
+
+
+def _is_here(path: str) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(path).samefile(os.curdir)
+    return False
+
+
 def _compile(source: Path, directory: Path) -> None:
-    # Imported here: they take most of a second, which only a build needs to spend.
-    from Cython.Build import cythonize
+    # Imported here: it takes most of a second, which only a build needs to spend.
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
 
-    # Before anything is read: of a file that changes meanwhile, the next build is another.
-    mark = _mark(source, describe_environment())
     with tempfile.TemporaryDirectory() as scratch:
-        modules = cythonize(
-            [Extension(source.stem, [str(source)], language="c++", extra_compile_args=[*FLAGS])],
-            build_dir=scratch,
-            # The folder that holds the package: where `cimport cudnn_bindgen...` is looked up.
-            include_path=[str(Path(cudnn_bindgen.__file__).parent.parent)],
-            force=True,
-            quiet=True,
+        # A copy, with nothing beside it: Cython looks there first for what is cimported, even libc.
+        # And what is compiled is what the mark states, whatever happens to the file meanwhile.
+        copy = Path(scratch, "source", source.name)
+        copy.parent.mkdir()
+        for path in (source, source.with_suffix(".pxd")):
+            if path.exists():
+                shutil.copyfile(path, copy.with_name(path.name))
+        module = Extension(
+            source.stem,
+            [str(_cythonize(copy, Path(scratch), source.parent.absolute()))],
+            language="c++",
+            extra_compile_args=[*FLAGS],
         )
-        command = build_ext(Distribution({"ext_modules": modules}))
+        command = build_ext(Distribution({"ext_modules": [module]}))
         command.build_temp = scratch
         command.build_lib = scratch
         command.ensure_finalized()
         command.run()
-        content = extension_path(Path(scratch), source.stem).read_bytes() + mark
-    _put(content, extension_path(directory, source.stem))
+        content = extension_path(Path(scratch), source.stem).read_bytes()
+        content += _mark(content, copy, describe_environment())
+    write_whole(extension_path(directory, source.stem), content, 0o777)
 
 
-def _put(content: bytes, target: Path) -> None:
-    """Rename into place, so that a process that has the old file loaded keeps it whole."""
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    staged = Path(name)  # of its own: two builds may be at work
+def _cythonize(source: Path, directory: Path, siblings: Path) -> Path:
+    # Not cythonize(), which prints a traceback when the disk is full.
+    import Cython
+    from Cython.Compiler import Main
+
+    options = Main.CompilationOptions(
+        cplus=True,
+        # Where `cimport` looks: in the folder that holds this package, in Cython's own, and at last
+        # beside the source, for a module that calls another.
+        include_path=[
+            str(Path(cudnn_bindgen.__file__).parent.parent),
+            str(Path(Cython.__file__).parent / "Includes"),
+            str(siblings),
+        ],
+        output_file=str(directory / f"{source.stem}.cpp"),
+    )
+    with _inside(source.parent):
+        # By its name alone, which tracebacks show.
+        done = Main.compile(source.name, options, full_module_name=source.stem)
+    if done.num_errors:
+        sys.exit(1)  # Cython has said why
+    return directory / f"{source.stem}.cpp"
+
+
+@contextlib.contextmanager
+def _inside(directory: Path) -> Iterator[None]:
+    """Work in a folder, and go back: options for compilers may name files from where we are."""
+    before = os.open(os.curdir, os.O_RDONLY)
+    os.chdir(directory)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        staged.chmod(0o755)
-        staged.replace(target)
-    except BaseException:
-        staged.unlink()
-        raise
+        yield
+    finally:
+        os.fchdir(before)
+        os.close(before)
 
 
-def _main() -> None:
-    from Cython.Compiler.Errors import CompileError as CythonError
+def main() -> None:
+    """Compile the module that the arguments name, in a process of its own."""
     from setuptools import errors
 
+    # What ends it, which a process that was started in the background is born to ignore.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        _check_commands()
         _compile(Path(sys.argv[1]), Path(sys.argv[2]))
-    except CythonError as error:
-        sys.exit(str(error))
     except (errors.CompileError, errors.LinkError, errors.ExecError, errors.PlatformError) as error:
         # What the compiler said stands above.
         sys.exit(str(error))
@@ -188,5 +262,15 @@ def _main() -> None:
         sys.exit(f"{error.filename or 'error'}: {error.strerror or error}")
 
 
-if __name__ == "__main__":
-    _main()
+def _check_commands() -> None:
+    """Say which variable setuptools would not be able to read."""
+    for name in _ENVIRONMENT:
+        given = os.environ.get(name)
+        if given is None:
+            continue
+        try:
+            words = shlex.split(given)
+        except ValueError as error:
+            sys.exit(f"{name}: expected a command line, got {given!r}: {error}")
+        if not words and name in _COMMANDS:
+            sys.exit(f"{name}: expected a command, got nothing")

@@ -6,7 +6,8 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from cudnn_bindgen.codegen.compile import (
     CompileError,
     compile_module,
     describe_environment,
+    end,
     is_fresh,
 )
 from cudnn_bindgen.codegen.text import printable
@@ -42,6 +44,7 @@ def compile_all(sources: Iterable[Path], directory: Path, jobs: int | None) -> b
             transient=True,
             disable=not (stale and console.is_terminal),
         ) as progress,
+        _ending_with_us(),
         _Compilers(jobs or _cores()) as compilers,
     ):
         task = progress.add_task("", total=len(stale))
@@ -74,7 +77,7 @@ class _Compilers:
     def _add(self, process: subprocess.Popen[str]) -> None:
         self._processes.append(process)
         if self._is_ended:  # meanwhile
-            _end(process)
+            end(process)
 
     def __enter__(self) -> _Compilers:
         return self
@@ -84,14 +87,27 @@ class _Compilers:
             self._is_ended = True
             self._pool.shutdown(wait=False, cancel_futures=True)
             for process in tuple(self._processes):
-                _end(process)
+                end(process)
         self._pool.shutdown()
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
+@contextlib.contextmanager
+def _ending_with_us() -> Iterator[None]:
+    """Leave by an exception on what else ends a process, so that no compiler lives on."""
+
+    def leave(number: int, _: object) -> None:
+        sys.exit(128 + number)  # as a shell says it
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    # What is ignored stays so: nohup.
+    taken = [number for number, handler in before.items() if handler == signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _cores() -> int:

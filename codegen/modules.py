@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.binding import Binding
 from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.naming import explain_taken
 from cudnn_bindgen.codegen.render import render
 from cudnn_bindgen.codegen.render_torch import render_torch
 from cudnn_bindgen.codegen.torch_autograd import derive
@@ -65,6 +66,24 @@ def check_apart(files: Mapping[str, Iterable[str]]) -> None:
             if owners.setdefault(name, graph) != graph:
                 raise EmitError(
                     f"module name: expected one graph for {name}, got {owners[name]} and {graph}"
+                )
+
+
+def check_free(files: Mapping[str, Iterable[str]]) -> None:
+    """Check that modules take no name that others need; `files` are their names, by graph.
+
+    Raises
+    ------
+    EmitError
+        One would: ``numpy``, as ``numpy.plan`` suggests, or ``__init__``.
+    """
+    for graph, emitted in files.items():
+        for name in sorted({file.partition(".")[0] for file in emitted}):
+            expected = explain_taken(name)
+            if expected:
+                raise EmitError(
+                    f"{graph}: expected a module name {expected}, got {name}: "
+                    "--name or --family chooses another"
                 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -34,6 +35,21 @@ _WORDS = """
     workspace_size
 """
 _RESERVED = frozenset([*keyword.kwlist, *keyword.softkwlist, *_WORDS.split()])
+
+
+# What a module must not be called: in its folder it would be found in place of these. They are what
+# this tool and a module import, whatever is installed here, and what programs have tensors from.
+_OF_OTHERS = {
+    *("Cython", "_distutils_hack", "click", "cuda", "cudnn", "cudnn_bindgen", "cupy", "cython"),
+    *("distutils", "filelock", "jax", "jaxlib", "jinja2", "markdown_it", "markupsafe", "mdurl"),
+    *("msgspec", "numpy", "nvidia", "pkg_resources", "platformdirs", "pygments", "pyximport"),
+    *("rich", "setuptools", "tomli", "torch", "ubjson", "_ubjson"),
+}
+# Words of Cython, and its packages of declarations.
+_OF_CYTHON = {
+    *("DEF", "ELIF", "ELSE", "IF", "NULL", "cdef", "cimport", "cpdef", "ctypedef", "include"),
+    *("cpython", "libc", "libcpp", "openmp"),
+}
 
 
 def is_made_up(name: str) -> bool:
@@ -127,3 +143,12 @@ def check_module_name(name: str) -> str:
     if name.isascii() and name.isidentifier() and not keyword.iskeyword(name):
         return name
     raise EmitError(f'module name: expected a Python identifier, got "{name}"')
+
+
+def explain_taken(module: str) -> str:
+    """Say what a module is better not called, if it is called so; else return an empty string."""
+    if module in _OF_OTHERS or module in sys.stdlib_module_names:
+        return "that hides no other"
+    if module in _OF_CYTHON or (module.startswith("__") and module.endswith("__")):
+        return "that Python and Cython leave free"
+    return ""

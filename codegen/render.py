@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.binding import Argument, Binding
 from cudnn_bindgen.codegen.describe import describe_run
+from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.graph import Scalar
 from cudnn_bindgen.codegen.plan_parts import PlanParts
 from cudnn_bindgen.codegen.render_overrides import override_fields
@@ -18,6 +20,7 @@ from cudnn_bindgen.codegen.signatures import run_signature
 from cudnn_bindgen.codegen.text import (
     Value,
     align,
+    count_escaped,
     hex_literal,
     join_sizes,
     literal,
@@ -30,6 +33,9 @@ from cudnn_bindgen.codegen.text import (
 
 # What the emitted code was written against; the runtime refuses another number (runtime/graph.pyx).
 RUNTIME_ABI = 2
+
+# Of a module's plans, as literals; of real ones this has room for hundreds.
+MAX_TEXT = 32 * 2**20
 
 _SUFFIXES = ("pyx", "pyi", "pxd")
 
@@ -108,7 +114,7 @@ def _fields(binding: Binding, source: str) -> dict[str, Any]:
         # An override may give an output elements: the runtime decides.
         "is_empty": binding.is_empty and binding.overrides is None,
         "overrides": override_fields(binding, binding.overrides) if binding.overrides else None,
-        "plans": [plan_fields(plan, binding.overrides is not None) for plan in binding.plans],
+        "plans": all_plan_fields(binding.plans, source, binding.overrides is not None),
         "run": run_signature(binding),
         "run_doc": describe_run(binding),
         "source": shorten(source, 60),
@@ -219,8 +225,32 @@ def _plan_row(plan: PlanParts, indent: int) -> str:
     return f"{start}{wrap_literal(plan.engine, indent + len(start), indent).removesuffix(',')}),"
 
 
-def plan_fields(plan: PlanParts, takes_overrides: bool) -> dict[str, Any]:
-    """Return what plan_parts.jinja prints."""
+def all_plan_fields(
+    plans: Iterable[PlanParts], source: str, takes_overrides: bool = False
+) -> list[dict[str, Any]]:
+    """Return what plan_parts.jinja prints, for each plan of a module.
+
+    Raises
+    ------
+    EmitError
+        They are too much text: a byte of a plan may be four characters.
+    """
+    found = []
+    left = MAX_TEXT
+    for plan in plans:
+        left -= count_escaped(plan.text) + len(literal(plan.engine))
+        fields = _plan_fields(plan, takes_overrides) if left >= 0 else {}
+        left -= sum(len(value) for value in fields.values() if isinstance(value, str))
+        if left < 0:
+            raise EmitError(
+                f"{source}: expected plans that take at most {MAX_TEXT} characters in a module, "
+                "got more: emit it with fewer, and load_plan() the others"
+            )
+        found.append(fields)
+    return found
+
+
+def _plan_fields(plan: PlanParts, takes_overrides: bool) -> dict[str, Any]:
     alignments = _wrap_field(plan.alignments, "alignments")
     return {
         # Of the addresses OPERANDS states it already; these are for overridden strides.

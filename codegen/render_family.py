@@ -11,9 +11,9 @@ from cudnn_bindgen.codegen.binding import Argument
 from cudnn_bindgen.codegen.describe import describe_run
 from cudnn_bindgen.codegen.family import Family, Member
 from cudnn_bindgen.codegen.family_key import KeyDim
-from cudnn_bindgen.codegen.plan_parts import PlanParts
 from cudnn_bindgen.codegen.render import (
     RUNTIME_ABI,
+    all_plan_fields,
     argument_fields,
     c_type_of,
     describe_nodes,
@@ -21,7 +21,6 @@ from cudnn_bindgen.codegen.render import (
     fill_template,
     graph_fields,
     layout_fields,
-    plan_fields,
 )
 from cudnn_bindgen.codegen.signatures import run_signature
 from cudnn_bindgen.codegen.text import align, join_sizes, literal, shorten, wrap_bytes, wrap_literal
@@ -73,7 +72,12 @@ def _fields(family: Family) -> dict[str, Any]:
         "operands": arguments[: len(family.operands)],
         "overrides": None,
         "parameters": [*parameters, *key, *optional],
-        "plans": [_plan(index, plan) for index, plan in enumerate(plans)],
+        "plans": [
+            fields | {"fingerprint": literal(plan.fingerprint), "function": f"_plan_{index}"}
+            for index, (plan, fields) in enumerate(
+                zip(plans, all_plan_fields(plans, _sources(family)), strict=True)
+            )
+        ],
         "run": run,
         "run_doc": describe_run(common, _sizes_in_words(family), _key_lines(family)),
         "scalars": scalars,
@@ -127,11 +131,6 @@ def _member(index: int, member: Member) -> dict[str, Any]:
         "structure": wrap_bytes(binding.structure, 92),
         "rules": wrap_literal((layouts, binding.shared), 8, 8),
     }
-
-
-def _plan(index: int, plan: PlanParts) -> dict[str, Any]:
-    own = {"fingerprint": literal(plan.fingerprint), "function": f"_plan_{index}"}
-    return plan_fields(plan, takes_overrides=False) | own
 
 
 def _sources(family: Family) -> str:

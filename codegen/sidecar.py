@@ -17,11 +17,18 @@ import msgspec
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.overrides import OverrideOptions
 from cudnn_bindgen.codegen.source import is_stdin
+from cudnn_bindgen.codegen.text import shorten
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+_MAX_BYTES = 64 * 2**10
+# As many as dims of as many operands as a graph may have. A reader of TOML takes a time that grows
+# with the square of them where they stand in one key: a.a.a.a…
+_MAX_DOTS = 3000
 
 
 class _Sidecar(msgspec.Struct, forbid_unknown_fields=True):
@@ -47,8 +54,19 @@ def choose_options(graph: Path, given: OverrideOptions) -> OverrideOptions:
         return given
     [path] = sidecars(graph)
     try:
-        sidecar = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _Sidecar)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise EmitError(f"{path}: expected options for {graph.name} in TOML: {error}") from None
+        sidecar = msgspec.convert(_read(path), _Sidecar)
+    except (ValueError, RecursionError) as error:
+        what = shorten(str(error), 200)
+        raise EmitError(f"{path}: expected options for {graph.name} in TOML: {what}") from None
     symbols = tuple(f"{name}={uses}" for name, uses in sidecar.symbols.items())
     return OverrideOptions(symbols, sidecar.unbounded)
+
+
+def _read(path: Path) -> object:
+    with path.open("rb") as file:
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ValueError(f"expected at most {_MAX_BYTES} bytes, got more")
+    if data.count(b".") > _MAX_DOTS:
+        raise ValueError(f"expected at most {_MAX_DOTS} dots, got more")
+    return tomllib.loads(data.decode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from pathlib import Path
 
@@ -28,22 +29,50 @@ def display_name(path: Path) -> str:
 def read_given(source: bytes | str | os.PathLike[str], what: str) -> tuple[bytes, str]:
     """Return the content of what a program passed, bytes or a path, and its name for messages.
 
-    Bytes are called `what`. Raises OSError if a file cannot be read.
-    """
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return bytes(source), what
-    return Path(source).read_bytes(), os.fspath(source)
-
-
-def read_source(path: Path) -> bytes:
-    """Return the content of a file, or of standard input for ``-``.
+    Bytes are called `what`.
 
     Raises
     ------
     GraphFormatError
-        It is larger than any log that anyone would want searched for graphs.
+        It is larger than any graph file, or no regular file.
     OSError
         It cannot be read.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        data = bytes(source)
+        _check_size(data, what, MAX_BYTES)
+        return data, what
+    path = Path(source)
+    return read_file(path, MAX_BYTES), str(path)
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """Return the content of a regular file of at most `most` bytes; nothing else ends for sure.
+
+    Raises as `read_given`.
+    """
+    # Without waiting for somebody who writes into a pipe.
+    with open(path, "rb", opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            error = GraphFormatError(
+                "expected a regular file, got a device, pipe or socket",
+                hint="copy what comes out of it into a file",
+            )
+            error.file = str(path)
+            raise error
+        data = file.read(most + 1)
+    _check_size(data, str(path), most)
+    return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def read_source(path: Path) -> bytes:
+    """Return the content of a file that a user named, of a pipe, or of standard input for ``-``.
+
+    Raises as `read_given`, but for what no regular file is.
     """
     if is_stdin(path):
         # None in a process that was started without one.
@@ -51,11 +80,15 @@ def read_source(path: Path) -> bytes:
     else:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
+    _check_size(data, display_name(path), MAX_BYTES)
+    return data
+
+
+def _check_size(data: bytes, name: str, most: int) -> None:
+    if len(data) > most:
         error = GraphFormatError(
-            f"expected at most {MAX_BYTES} bytes, got more",
+            f"expected at most {most} bytes, got more",
             hint='of a log, keep the lines with {"context" in them only',
         )
-        error.file = display_name(path)
+        error.file = name
         raise error
-    return data

@@ -14,6 +14,7 @@ from typing import TypeAlias
 _IN_BYTES = {
     byte: f"\\x{byte:02x}" for byte in range(256) if chr(byte) in "\\'" or not 32 <= byte < 127
 }
+_PLAIN = bytes(byte for byte in range(256) if byte not in _IN_BYTES)
 
 Value: TypeAlias = bool | int | float | str | bytes | tuple["Value", ...] | None
 
@@ -80,6 +81,11 @@ def wrap_bytes(value: bytes, width: int = 92) -> list[str]:
     Single quotes: serialized plans are JSON, full of double ones.
     """
     return [f"b'{line}'" for line in _cut(value.decode("latin-1").translate(_IN_BYTES), width - 3)]
+
+
+def count_escaped(value: bytes) -> int:
+    """Return how many characters `wrap_bytes` writes for `value`, but for quotes and line ends."""
+    return len(value) + 3 * len(value.translate(None, _PLAIN))
 
 
 def wrap_literal(value: Value, column: int, indent: int = 4, width: int = 100) -> str:

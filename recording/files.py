@@ -16,11 +16,7 @@ _numbers = itertools.count()
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file under another name, then rename it.
-
-    Not with codegen's writer, which sets the process's umask for a moment: this runs beside the
-    threads of a program that is not ours.
-    """
+    """Write a file under another name, then rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_numbers)}")
     try:

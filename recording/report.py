@@ -17,8 +17,8 @@ from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.graph import Graph
 from cudnn_bindgen.codegen.layouts import find_layouts
 from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.source import read_source
-from cudnn_bindgen.codegen.text import shorten
+from cudnn_bindgen.codegen.source import MAX_BYTES, read_file
+from cudnn_bindgen.codegen.text import printable, shorten
 from cudnn_bindgen.recording.accepts import explain_refusal
 from cudnn_bindgen.recording.estimate import SOURCE, find_figures
 from cudnn_bindgen.recording.merge import read_recording
@@ -49,8 +49,8 @@ def _calls(tally: Tally) -> int:
 
 def _graph(folder: Path, key: str, tally: Tally, total: int) -> dict[str, Any]:
     calls = _calls(tally)
-    plans = [name for name, _ in tally.plans.most_common() if name and (folder / name).exists()]
-    file = plans[0] if plans else f"{key}.json" if (folder / f"{key}.json").exists() else None
+    plans = [name for name, _ in tally.plans.most_common() if name and _holds(folder, name)]
+    file = plans[0] if plans else f"{key}.json" if _holds(folder, f"{key}.json") else None
     document: dict[str, Any] = {
         "fingerprint": key,
         "file": file,
@@ -72,7 +72,7 @@ def _graph(folder: Path, key: str, tally: Tally, total: int) -> dict[str, Any]:
         document["reasons"].append("no file of it is in the folder")
         return document
     try:
-        graph = read_graph(read_source(folder / file), file)
+        graph = read_graph(read_file(folder / file, MAX_BYTES), file)
         binding = bind(graph)
     except GraphFormatError as error:
         document["reasons"].append(str(error))
@@ -89,6 +89,12 @@ def _graph(folder: Path, key: str, tally: Tally, total: int) -> dict[str, Any]:
         "ms": round(figures.saved * calls / 1000, 3),
     }
     return document
+
+
+def _holds(folder: Path, name: str) -> bool:
+    """Whether the folder has a file of that name, not a link that leads out of it."""
+    path = folder / name
+    return path.exists() and path.resolve().parent == folder.resolve()
 
 
 def _judge(graph: Graph, binding: Binding, tally: Tally) -> dict[str, Any]:
@@ -139,10 +145,10 @@ def print_report(document: dict[str, Any], folder: Path) -> None:
     console.print(f"Savings are estimated host time ({escape(document['estimate'])}).")
     for graph in document["graphs"]:
         for line in _remarks(graph):
-            console.print(escape(f"{graph['fingerprint'][:12]}: {line}"))
+            console.print(escape(printable(f"{graph['fingerprint'][:12]}: {line}")))
     for problem in document["problems"]:
         text = f"recording: {problem['where']}: {problem['what']} ({problem['count']} times)"
-        console.print(escape(text))
+        console.print(escape(printable(text)))
 
 
 def _nodes(tags: list[str]) -> str:

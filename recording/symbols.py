@@ -45,8 +45,9 @@ def _values(
             if slot is None or len(shape) != len(shapes[slot].dim):
                 continue
             for axis, size in enumerate(shape):
-                declared = [shapes[slot].dim[axis]] * len(overrides)
-                values.setdefault((slot, axis), declared)[at] = size
+                if (slot, axis) not in values:
+                    values[slot, axis] = [shapes[slot].dim[axis]] * len(overrides)
+                values[slot, axis][at] = size
     return {place: tuple(seen) for place, seen in values.items()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -99,7 +100,9 @@ def test_a_module_is_fresh_by_what_it_was_made_of(compiled: Path) -> None:
         path.write_text(text)
         assert fresh()
     content = binary.read_bytes()
-    for damaged in (content[:-1], content[: len(content) // 2], b"", b"x" * 20):
+    middle = len(content) // 2
+    flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+    for damaged in (flipped, content[:-1], content[:middle], content[middle:], b"", b"x" * 20):
         binary.write_bytes(damaged)
         assert not fresh()
     binary.unlink()
@@ -153,17 +156,81 @@ def test_cythons_words(here: Path) -> None:
     assert "Traceback" not in str(one.value)
 
 
-def test_no_compiler(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.setenv("CC", "no-such-compiler")
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("no-such-compiler", "[Errno 2] No such file or directory: 'no-such-compiler'"),
+        ("/", "[Errno 13] Permission denied: '/'"),
+        ("'c++", 'CC: expected a command line, got "\'c++": No closing quotation'),
+        (" ", "CC: expected a command, got nothing"),
+    ],
+)
+def test_no_compiler(
+    here: Path, monkeypatch: pytest.MonkeyPatch, value: str, expected: str
+) -> None:
+    monkeypatch.setenv("CXX", value)
+    monkeypatch.setenv("CC", value)
     done = run("a.json", "-d", "out")
     assert done.exit_code == 2
-    assert "no-such-compiler" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines() == ["out/a.pyx: not compiled", expected]
 
 
-def test_interrupted(here: Path, compiler: Callable[[str], None]) -> None:
-    """All compilers end at once, none is started any more, and nothing is left behind."""
+@pytest.mark.parametrize("name", ["CFLAGS", "LDFLAGS", "LDSHARED"])
+def test_options_for_the_compiler_that_are_none(
+    here: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, '"')
+    done = run("a.json", "-d", "out")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[1:] == [
+        f"{name}: expected a command line, got '\"': No closing quotation"
+    ]
+
+
+def test_no_room_for_temporary_files(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    write_files(here, {"a.pyx": "# cython: language_level=3\n"})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
+    try:
+        with pytest.raises(compiling.CompileError) as caught:
+            compiling.compile_module(here / "a.pyx", here)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert str(caught.value) == "error: File too large"
+    assert sorted(path.name for path in here.iterdir()) == ["a.json", "a.pyx", "b.json", "c.json"]
+
+
+def test_a_folder_that_is_not_utf_8(here: Path) -> None:
+    folder = os.fsdecode(b"not \xff")
+    (here / folder).mkdir()
+    shutil.copy(here / "a.json", here / folder)
+    done = run(f"{folder}/a.json", "-d", folder)
+    assert (done.exit_code, done.output) == (0, "")
+    assert extension_path(here / folder, "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "words", "ignored"),
+    [
+        (signal.SIGINT, 1, "Aborted!", None),
+        (signal.SIGTERM, 143, "", None),
+        (signal.SIGHUP, 129, "", None),
+        (signal.SIGTERM, 143, "", signal.SIGINT),
+    ],
+)
+def test_interrupted(
+    here: Path,
+    compiler: Callable[[str], None],
+    number: signal.Signals,
+    status: int,
+    words: str,
+    ignored: signal.Signals | None,
+) -> None:
+    """All compilers end at once, none is started any more, and nothing is left behind.
+
+    A process that a script starts in the background ignores SIGINT from birth, as do its children:
+    so may this one, and so may `build`, whose compilers must end nevertheless.
+    """
     (here / "running").mkdir()
     (here / "temporary").mkdir()
     compiler(
@@ -171,6 +238,11 @@ def test_interrupted(here: Path, compiler: Callable[[str], None]) -> None:
         f"touch {here}/running/$$\ntrap 'rm {here}/running/$$; exit 130' INT\n"
         "while :; do sleep 0.05; done\n"
     )
+
+    def prepare() -> None:
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, signal.SIG_IGN if each == ignored else signal.SIG_DFL)
+
     environment = os.environ | {"TMPDIR": str(here / "temporary")}
     with subprocess.Popen(
         [*COMMAND, "a.json", "b.json", "c.json", "-d", "out", "-j", "2"],
@@ -178,17 +250,36 @@ def test_interrupted(here: Path, compiler: Callable[[str], None]) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,  # where SIGINT goes to it alone
+        preexec_fn=prepare,
     ) as process:
-        while len(list((here / "running").iterdir())) < 2:
-            assert process.poll() is None
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        said = process.communicate()[1]
-    assert process.returncode == 1
-    assert said.strip() == "Aborted!"
+        try:
+            while len(list((here / "running").iterdir())) < 2:
+                assert process.poll() is None
+                time.sleep(0.02)
+            process.send_signal(number)
+            said = process.communicate(timeout=60)[1]
+        finally:
+            process.kill()
+    assert process.returncode == status
+    assert said.strip() == words
     assert list((here / "running").iterdir()) == []
     assert list((here / "temporary").iterdir()) == []
     assert {path.suffix for path in (here / "out").iterdir()} == {".pyx", ".pyi", ".pxd"}
+
+
+def test_who_is_interrupted_ends_the_compiler(here: Path) -> None:
+    """As Ctrl-C does to a program that calls `accelerate`."""
+    (here / "a.pyx").write_text("# cython: language_level=3\n")
+    started: list[subprocess.Popen[str]] = []
+
+    def interrupt(process: subprocess.Popen[str]) -> None:
+        started.append(process)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compiling.compile_module(here / "a.pyx", here, interrupt)
+    assert started[0].wait(60) != 0
+    assert not extension_path(here, "a").exists()
 
 
 def test_two_builds_at_once(here: Path) -> None:

@@ -121,6 +121,29 @@ def test_what_there_is_no_space_for_is_made_once(
     assert make.count == 1
 
 
+@pytest.mark.parametrize("chosen", [None, "~/cache"])
+def test_a_user_without_a_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chosen: str | None
+) -> None:
+    """As in a container that runs as a number: no HOME, and no entry in the list of users."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "XDG_CACHE_HOME", "CUDNN_BINDGEN_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("CUDNN_BINDGEN_CACHE", chosen)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with pytest.warns(CacheWarning, match=r"texts, ~/.*: there is no home folder; writing for"):
+        assert Texts().use(NAME, Make(), Path.read_bytes) == b"text"
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("CUDNN_BINDGEN_CACHE", str(tmp_path))
+    assert Texts().use(NAME, Make(), Path.read_bytes) == b"text"
+    assert list(tmp_path.iterdir()) == [tmp_path / "texts"]
+
+
 def test_no_folder_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def none(*arguments: object, **options: object) -> None:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")

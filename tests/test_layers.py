@@ -96,13 +96,16 @@ ALLOWED = {
         *(BASE | {"backward_tags", "binding", "gradient_layouts", "graph", "naming"}),
     },
     "render_torch": {*BASE, "binding", "render", "torch_autograd", "torch_operator"},
-    "modules": {*BASE, "binding", "render", "render_torch", "torch_autograd", "torch_operator"},
+    "modules": {
+        *(BASE | {"binding", "naming", "render", "render_torch", "torch_autograd"}),
+        "torch_operator",
+    },
     "output": BASE,
     "show": {
         *(BASE | {"binding", "bundle", "evidence", "graph", "options", "plan_parts", "read"}),
         "source",
     },
-    "compile": BASE,
+    "compile": {*BASE, "output"},
     "compile_all": {*BASE, "compile"},
     "command_errors": BASE,
     "command_group": {*BASE, "command_errors"},
@@ -111,12 +114,12 @@ ALLOWED = {
         *("options", "overrides", "sidecar", "source"),
     },
     "command_emit": {
-        *(BASE | {"command_family", "command_graphs", "command_options", "options", "output"}),
-        *("overrides", "show", "sidecar", "source"),
+        *(BASE | {"command_family", "command_graphs", "command_options", "modules", "options"}),
+        *("output", "overrides", "show", "sidecar", "source"),
     },
     "command_build": {
-        *(BASE | {"command_family", "command_graphs", "command_options", "compile_all"}),
-        *("modules", "options", "output", "overrides"),
+        *(BASE | {"command_family", "command_graphs", "command_options", "compile"}),
+        *("compile_all", "modules", "options", "output", "overrides"),
     },
     "command_show": {
         *(BASE | {"bind_graphs", "binding", "command_errors", "command_graphs"}),

@@ -355,6 +355,10 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: b"\n".join(line(inferred(a=f"{index}") | {"x": "y" * 2**20}) for index in range(9)),
         f"expected a log with at most 1000 graphs in {log.MAX_BYTES} bytes, got more {FEWER}",
     ),
+    "the same dump again and again": (
+        lambda: b'{"context"\n' * 200_001,
+        f"expected a log with at most 200000 dumps of graphs, got more {FEWER}",
+    ),
     "too many values on a line": (
         lambda: b"x\n" + line(inferred() | {"x": [0] * 600_000}),
         "line 2: expected a graph with at most 500000, got 600067 values "

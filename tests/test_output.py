@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from cudnn_bindgen.codegen import output
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.output import depfile, find_differences, write_files
+from cudnn_bindgen.codegen.text import printable
 
 FILES = {"b.pyx": "two\n", "a.pyi": "one\n", "c.pxd": "three\n"}
 
@@ -35,13 +39,16 @@ def test_what_is_up_to_date_keeps_its_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
-def test_files_have_the_mode_of_any_other_file(tmp_path: Path, umask: int) -> None:
+def test_files_have_the_mode_of_any_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+) -> None:
     before = os.umask(umask)
+    monkeypatch.delattr(os, "umask")  # of the process, whose other threads make files, too
     try:
         write_files(tmp_path, {"a": ""})
-        assert os.umask(umask) == umask
     finally:
-        os.umask(before)
+        monkeypatch.undo()
+        assert os.umask(before) == umask
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o666 & ~umask
 
 
@@ -124,21 +131,11 @@ def test_a_diff_of_hostile_content_cannot_reach_the_terminal(tmp_path: Path) -> 
     assert all(line.isascii() and line.isprintable() for line in difference.splitlines())
 
 
-NAMES = [
-    "plain",
-    "a b",
-    "a  b",
-    "a#b",
-    "a$b",
-    "a:b",
-    "a\\b",
-    "a\\ b",
-    "a\\\\ b",
-    "a\\#b",
-    "a\\:b",
-    "a\tb",
-    "(x)",
-]
+# Each at the begin, in the middle and at the end of a name.
+SIGNS = [*map(chr, (*range(1, ord("/")), *range(ord(":"), ord("A")), *range(ord("["), ord("a"))))]
+SIGNS += [*"{|}~\x7f\x85\xe9\u2028\udcff", "\\ ", "\\\\ ", "\\#", "\\:", "\\$", "\\%", " #", ": "]
+NAMES = ["plain", "(x)", "d ir/x", "~/x", "a/~x"]
+NAMES += [name for sign in SIGNS for name in (f"{sign}b", f"a{sign}b", f"a{sign}")]
 
 
 @pytest.mark.parametrize(
@@ -163,33 +160,94 @@ def test_depfile_names_every_file() -> None:
     assert rule == "d/a.pxd d/a.pyx: x y\n"
 
 
-def test_depfile_refuses_a_newline_that_no_escape_exists_for() -> None:
-    with pytest.raises(EmitError) as caught:
-        depfile([Path("a")], [Path("b\nc")])
-    assert str(caught.value) == '--depfile: expected no newline in file names, got "b\\nc"'
+@pytest.mark.parametrize("sign", "\n\r\t\x01\x7f;=|*?[]&`'\"<>^")
+def test_depfile_refuses_what_make_or_ninja_would_read_otherwise(sign: str) -> None:
+    for targets, sources in ((["m"], [f"b{sign}c"]), ([f"b{sign}c"], ["m"])):
+        with pytest.raises(EmitError) as caught:
+            depfile(map(Path, targets), map(Path, sources))
+        what = "newline" if sign == "\n" else "character that make or ninja reads otherwise"
+        assert str(caught.value) == printable(
+            f'--depfile: expected no {what} in file names, got "b{sign}c"'
+        )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_make_reads_the_depfile(tmp_path: Path, name: str) -> None:
-    source, target = tmp_path / f"{name}.json", tmp_path / "out"
-    source.touch()
-    rule = depfile([Path("out")], [Path(source.name)])
-    (tmp_path / "Makefile").write_text(f"out:\n\ttouch out\n{rule}")
-    try:
-        subprocess.run(["make", "-s"], cwd=tmp_path, check=True, capture_output=True, text=True)
-    except FileNotFoundError:
+def test_depfile_refuses_a_pattern() -> None:
+    assert depfile([Path("m")], [Path("a%b")]) == "m: a%b\n"
+    with pytest.raises(EmitError, match='got "a%b"'):
+        depfile([Path("a%b")], [Path("m")])
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a folder with one depfile for each name that can be said: as target, and as source."""
+
+    def rules(kind: str) -> Path:
+        directory = tmp_path_factory.mktemp(kind)
+        for number, name in enumerate(NAMES):
+            for is_target in (True, False):
+                here = directory / f"{number}{'ts'[not is_target]}"
+                target, source = (name, "in") if is_target else ("out", name)
+                try:
+                    rule = depfile([Path(target), Path("second")], [Path(source), Path("third")])
+                except EmitError:
+                    continue
+                for path in (target, "second", source, "third"):
+                    (here / path).parent.mkdir(parents=True, exist_ok=True)
+                    (here / path).touch()
+                (here / "rule.d").write_bytes(rule.encode("utf-8", "surrogateescape"))
+                (here / "names").write_bytes(
+                    f"{target}\n{source}".encode("utf-8", "surrogateescape")
+                )
+        assert len(list(directory.iterdir())) > 100
+        return directory
+
+    return rules
+
+
+def run_tool(*command: str, cwd: Path) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=60)
+    assert done.returncode == 0, (cwd, done.stdout, done.stderr)
+    return os.fsdecode(done.stdout)
+
+
+def check_dependencies(folder: Path, is_wanted: Callable[[Path, str], bool]) -> None:
+    """Each of two targets is old if one of two sources is newer, and only then."""
+    for here in folder.iterdir():
+        target, source = os.fsdecode((here / "names").read_bytes()).split("\n")
+        for old in (target, "second"):
+            for new in (None, source, "third"):
+                for path in (target, "second", source, "third"):
+                    os.utime(here / path, (5, 5))
+                if new is not None:
+                    os.utime(here / new, (9, 9))
+                assert is_wanted(here, old) == (new is not None), (target, source, old, new)
+
+
+def test_make_reads_the_depfile(rules: Callable[[str], Path]) -> None:
+    if not shutil.which("make"):
         pytest.skip("make is not installed")
-    os.utime(target, (1, 1))
-    os.utime(source, (5, 5))
-    question = subprocess.run(["make", "-q"], cwd=tmp_path, check=False, capture_output=True)
-    assert question.returncode == 1, "out is older than its source"
-    os.utime(target, (9, 9))
-    question = subprocess.run(["make", "-q"], cwd=tmp_path, check=False, capture_output=True)
-    assert question.returncode == 0, "out is newer than its source"
+    folder = rules("make")
+    for here in folder.iterdir():
+        rule = (here / "rule.d").read_bytes()
+        (here / "Makefile").write_bytes(rule.rstrip(b"\n") + b"\n\t@echo made\n")
+    check_dependencies(
+        folder,
+        lambda here, target: "made" in run_tool("make", "-rs", "--", f"./{target}", cwd=here),
+    )
 
 
-def test_a_depfile_may_name_files_that_are_not_utf8(tmp_path: Path) -> None:
-    rule = depfile([Path("a")], [Path(os.fsdecode(b"\xff.plan"))])
-    write_files(tmp_path, {"d": rule})
-    assert (tmp_path / "d").read_bytes() == b"a: \xff.plan\n"
-    assert write_files(tmp_path, {"d": rule}) == []
+def test_ninja_reads_the_depfile(rules: Callable[[str], Path]) -> None:
+    if not shutil.which("ninja"):
+        pytest.skip("ninja is not installed")
+    folder = rules("ninja")
+    for here in folder.iterdir():
+        target = (here / "names").read_bytes().split(b"\n")[0]
+        target = re.sub(rb"[$ :|]", rb"$\g<0>", target)
+        (here / "build.ninja").write_bytes(
+            # A generator's targets are not old because no log says how they were made.
+            b"rule make\n  command = true\n  depfile = rule.d\n  generator = 1\n"
+            b"build %b second: make\n" % target
+        )
+    check_dependencies(
+        folder, lambda here, target: "no work to do" not in run_tool("ninja", "-n", cwd=here)
+    )

@@ -266,12 +266,14 @@ def test_plans_come_and_go_while_they_are_made(
 
     def work(number: int) -> None:
         if number == 0:
-            for turn in range(40):
-                if turn % 3 == 0:
-                    thd.close()
-                thd.load_plan(on_missing="plan")
-                time.sleep(0.002)
-            running[0] = False
+            try:
+                for turn in range(40):
+                    if turn % 3 == 0:
+                        thd.close()
+                    thd.load_plan(on_missing="plan")
+                    time.sleep(0.002)
+            finally:
+                running[0] = False
             return
         mine = operands[number]
         with standin.context(1):

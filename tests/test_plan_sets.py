@@ -301,13 +301,15 @@ def test_sets_are_replaced_while_calls_run(
     def work(number: int) -> tuple[int, int]:
         executed = refused = 0
         if number == 0:
-            for turn in range(30):
-                if change == "close":
-                    thd.close()
-                with standin.context(turn % 2):
-                    thd.load_plan(files[turn % len(files)])
-                time.sleep(0.002)
-            running[0] = False
+            try:
+                for turn in range(30):
+                    if change == "close":
+                        thd.close()
+                    with standin.context(turn % 2):
+                        thd.load_plan(files[turn % len(files)])
+                    time.sleep(0.002)
+            finally:
+                running[0] = False
             return 0, 0
         mine = operands[number]
         with standin.context(number % 2):

@@ -185,8 +185,8 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         f"{KNOWN_TYPES}",
     ),
     "unknown data type to inherit": (
-        both(at(0, data_type=None), lambda raw: raw["context"].update(io_data_type="HALFS")),
-        f"$.context.io_data_type: expected a data type such as BFLOAT16, got HALFS {KNOWN_TYPES}",
+        both(at(0, data_type=None), lambda raw: raw["context"].update(io_data_type="HALF2")),
+        f"$.context.io_data_type: expected a data type such as BFLOAT16, got HALF2 {KNOWN_TYPES}",
     ),
     "no data type to inherit": (
         both(at(0, data_type=None), NO_IO_TYPE),

@@ -113,6 +113,8 @@ def test_every_place_that_refuses_is_reached(
     monkeypatch.setattr(source, "MAX_BYTES", 1)
     with pytest.raises(GraphFormatError, match="expected at most 1 bytes, got more"):
         source.read_source(tmp_path / "large")
+    with pytest.raises(GraphFormatError, match="expected a regular file"):
+        source.read_given("/dev/null", "plan")
     known = sites()
     assert len(known) > 80
     missed = {

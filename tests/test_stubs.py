@@ -74,7 +74,7 @@ CALLS = {
     f"scalars.execute(16, 32.0, {SCALARS})": "arg-type",
     f"scalars.execute(None, 32, {SCALARS})": "arg-type",
     "scalars.execute(16, 32, 1, 2, 3.0, 4.0, 5.0)": "call-arg",
-    f"scalars.execute(16, 32, {SCALARS}, strem=1)": "call-arg",
+    f"scalars.execute(16, 32, {SCALARS}, streams=1)": "call-arg",
     f"scalars.execute(16, 32, {SCALARS}, stream='0')": "arg-type",
     "scalars.execute(16, 32, 1.5, 2, 3.0, 4.0, 5.0, 6.0)": "arg-type",
     "scalars.execute_uids({1: 16, 2: 32, 10: 1, 13: 0.5}, stream=1)": "",

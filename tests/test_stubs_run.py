@@ -195,7 +195,7 @@ REJECTED = [
     "product.run(torch, torch, alpha=0.5, workspace=256.0)",
     "product.run(torch, torch, alpha=0.5, stream='2')",
     "product.run(torch, torch, alpha=0.5, stream=torch)",
-    "product.run(torch, torch, alpha=0.5, strem=2)",
+    "product.run(torch, torch, alpha=0.5, streams=2)",
     "product.run(torch, torch, alpha=0.5, check='no')",
     "product.run(torch, torch, alpha=0.5, overrides={'a': [4, 8]})",
     f"scalars.run(torch, {INTEGERS}, {FLOATS}, overrides=None)",

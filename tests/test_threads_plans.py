@@ -41,13 +41,15 @@ def test_no_plan_is_destroyed_under_a_call(
 
     def work(number: int) -> list[int]:
         if number == 0:
-            for _ in range(25):
-                if change != "load_plan":
-                    thd.close()
-                if change != "close":
-                    thd.load_plan()
-                time.sleep(0.002)
-            stop.set()
+            try:
+                for _ in range(25):
+                    if change != "load_plan":
+                        thd.close()
+                    if change != "close":
+                        thd.load_plan()
+                    time.sleep(0.002)
+            finally:
+                stop.set()  # or a failure here would leave the others at work for ever
             return []
         outcomes = [0, 0]
         mine = operands[number]
@@ -88,6 +90,7 @@ def test_a_plan_is_replaced_while_others_never_stop_calling(
     with ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(work, number) for number in range(4)]
         while standin.calls("cudnnBackendExecute") < 8:
+            assert not any(future.done() for future in futures)
             time.sleep(0.001)
         for _ in range(5):
             thd.load_plan()

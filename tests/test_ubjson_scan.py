@@ -63,6 +63,7 @@ def test_what_passes_is_typed_too() -> None:
 
 
 REFUSED = {
+    "no-ops": (b"[NNNZ]", "a marker, got b'N' at byte 1"),
     "nulls": (b"{i\x01a[$Z#" + HUGE, "a type with a payload at byte 6"),
     "bytes": (b"{i\x01a[$U#" + HUGE, "no more items than bytes, got 2147483647 at byte 13"),
     "many": (

@@ -15,6 +15,9 @@ from cudnn_bindgen.codegen.errors import GraphFormatError
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+# Bytes of workspace, and from one address to another: no GPU has addresses for more. Whoever adds
+# some of them to others, to cuDNN's own share or to an address, stays below int64.
+Bytes = Annotated[int, Meta(ge=0, le=2**48)]
 # cuDNN has 8 axes; the product of thousands takes minutes.
 Rank = Meta(max_length=64)
 
@@ -95,13 +98,13 @@ class PlanDocument(msgspec.Struct, frozen=True):
 
     cudnn_backend_data: str
     variant_pack_uids: list[Int64]
-    fe_workspace_size: Size
+    fe_workspace_size: Bytes
     pass_by_values: dict[str, ScalarDocument] = {}
     workspace_modifications: dict[
         # The numbers are hex strings, the bits of a float, as all floats of the frontend.
-        str, tuple[Annotated[int, Meta(ge=0, le=2)], Size, list[str | float]]
+        str, tuple[Annotated[int, Meta(ge=0, le=2)], Bytes, list[str | float]]
     ] = {}
-    variant_pack_replacements: list[tuple[Int64, tuple[Int64, Size]]] = []
+    variant_pack_replacements: list[tuple[Int64, tuple[Int64, Bytes]]] = []
     # Absent in plans serialized before frontend 1.30.
     aligned_operands: dict[str, tuple[Annotated[int, Meta(ge=0, le=2**20)], int]] = {}
     behavior_notes: list[list[str | None]] = []

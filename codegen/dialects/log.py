@@ -27,6 +27,8 @@ MAX_GRAPHS = 1000
 MAX_COMPARED = 5_000_000
 # Of all dumps that differ.
 MAX_BYTES = 8 * 2**20
+# Whether they differ or not: a frontend dumps a graph several times, each in some hundred bytes.
+MAX_DUMPS = 200_000
 
 _FEWER = "keep the lines of the graph that you want, and those only"
 
@@ -87,7 +89,11 @@ def _dumps(data: bytes) -> Iterator[tuple[int, bytes]]:
     texts: dict[bytes, tuple[int, bytes]] = {}
     line = 1
     end = total = 0
-    for match in _matches(data):
+    for number, match in enumerate(_matches(data), start=1):
+        if number > MAX_DUMPS:
+            raise GraphFormatError(
+                f"expected a log with at most {MAX_DUMPS} dumps of graphs, got more", hint=_FEWER
+            )
         line += data.count(b"\n", end, match.start())
         end = match.start()
         same = _PROCESS.sub(b"", match[0])

@@ -14,7 +14,8 @@ MAX_DEPTH = 100
 # The largest real plans have 400.
 MAX_VALUES = 200_000
 
-# Bytes after the marker of a value without a length (UBJSON draft 12).
+# Bytes after the marker of a value without a length (UBJSON draft 12). Not among them is the no-op:
+# nobody writes it, and a file may have millions.
 _FIXED = {
     **dict.fromkeys(b"ZTF", 0),
     **dict.fromkeys(b"iUC", 1),
@@ -24,7 +25,7 @@ _FIXED = {
 }
 _LENGTHS = {ord("i"): 1, ord("U"): 1, ord("I"): 2, ord("l"): 4, ord("L"): 8}
 _ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END = b"[]{}"
-_TYPE, _COUNT, _NOOP = b"$#N"
+_TYPE, _COUNT = b"$#"
 _STRING, _NUMBER = b"SH"
 # What nlohmann-json writes as a number in text: an integer beyond int64.
 _INTEGER = re.compile(rb"-?[0-9]{1,20}")
@@ -109,8 +110,6 @@ class _Scanner:
         self._open.append(_Container(is_object, left, item_type))
 
     def _ends(self, container: _Container) -> bool:
-        while not container.is_object and self._peek() == _NOOP:
-            self._skip(1)
         if self._peek() != (_OBJECT_END if container.is_object else _ARRAY_END):
             return False
         self._skip(1)
