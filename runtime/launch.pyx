@@ -3,6 +3,7 @@
 from libc.stdint cimport uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.cudnn cimport CUDNN_STATUS_SUCCESS
@@ -11,15 +12,12 @@ from cudnn_bindgen.runtime.handle cimport Handle, no_stream, use_stream
 from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, fill_pack, prepare_workspace
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
-from cudnn_bindgen.runtime.overridden cimport raise_overridden
 from cudnn_bindgen.runtime.plan cimport Plan, launch_plan
 from cudnn_bindgen.runtime.record cimport (
     POLICY_DIRECT, NodeDescription, RecordedCall, describe_launch, launch_recorded,
 )
 from cudnn_bindgen.runtime.registered cimport Graph
-from cudnn_bindgen.runtime.status cimport Failure, check_driver, raise_cudnn
-
-from cudnn_bindgen.runtime.errors import BindingError
+from cudnn_bindgen.runtime.status cimport Failure
 
 cdef enum:
     STACK_SLOTS = 64             # a larger graph takes one malloc a call
@@ -42,34 +40,40 @@ cdef struct Call:
 
 cdef int launch_loaded(
     Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan, void** slots,
-    const OverrideValues* overrides, char* workspace, CUstream stream
-) except -1 nogil:
-    """Enqueue the plan once on `stream`. Raises CudnnError, DriverError."""
+    const OverrideValues* overrides, char* workspace, CUstream stream, Failure* failure
+) noexcept nogil:
+    """Enqueue the plan once on `stream`. Returns -1 and fills `failure` when that fails."""
     cdef void* memory[3 * STACK_SLOTS]
     cdef void** room = memory
     cdef size_t slots_needed = max(loaded.uids.size(), <size_t>graph.slots + 1)
     if slots_needed > STACK_SLOTS:
         room = <void**>malloc(3 * slots_needed * sizeof(void*))
         if room == NULL:
-            with gil:
-                raise MemoryError
+            failure.call = NULL
+            return -1
     else:
         slots_needed = STACK_SLOTS
     cdef Call call
+    cdef int result = 0
     _assemble(
         &call, graph, loaded, handle, plan, slots, overrides, workspace, room, slots_needed)
-    try:
-        if graph.policy.load() != POLICY_DIRECT and _launch_recorded(&call, stream):
-            return 0
-        use_stream(handle, stream, graph.owner)
-        return _launch_direct(&call)
-    finally:
-        if room != memory:
-            free(room)
+    if graph.policy.load() == POLICY_DIRECT or not _launch_recorded(&call, stream):
+        result = use_stream(handle, stream, failure)
+        if result == 0:
+            result = _launch_direct(&call, failure)
+    if room != memory:
+        free(room)
+    return result
 
 
-cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan):
-    """Record the plan at made-up addresses and return its nodes; nothing is launched."""
+cdef void describe_loaded(
+    Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan,
+    vector[NodeDescription]& nodes, string& reason
+) noexcept nogil:
+    """Record the plan at made-up addresses and tell its nodes; nothing is launched.
+
+    `reason` becomes why it cannot be recorded, if it cannot.
+    """
     cdef size_t room_slots = max(loaded.uids.size(), <size_t>graph.slots + 1)
     cdef vector[void*] room
     cdef vector[void*] slots
@@ -78,7 +82,6 @@ cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, cons
     cdef size_t slot
     cdef Call call
     cdef RecordedCall recorded
-    cdef vector[NodeDescription] nodes
     room.resize(3 * room_slots)
     slots.resize(graph.slots)
     zeros.resize(graph.slots)
@@ -90,21 +93,7 @@ cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, cons
         &call, graph, loaded, handle, plan, slots.data(), NULL, made_up + (slots.size() << 32),
         room.data(), room_slots)
     _as_recorded(&call, NULL, &recorded)
-    reason = describe_launch(recorded, nodes)
-    if not reason.empty():
-        raise BindingError(f"the launch cannot be recorded: {reason.decode()}")
-    return [
-        {
-            "kind": node.kind.decode(),
-            "function": node.function.decode(),
-            "grid": tuple(node.grid),
-            "block": tuple(node.block),
-            "shared_bytes": node.shared_bytes,
-            "bytes": node.bytes,
-            "patches": [(patch.offset, patch.operand, patch.addend) for patch in node.patches],
-        }
-        for node in nodes
-    ]
+    (&reason)[0] = describe_launch(recorded, nodes)
 
 
 cdef void _assemble(
@@ -126,15 +115,9 @@ cdef void _assemble(
     call.scalars = <char*>(room + 2 * room_slots)
 
 
-cdef int _launch_direct(Call* call) except -1 nogil:
-    cdef Failure failure
-    failure.of_driver = False
-    if _enqueue(call, call.slots, call.workspace, call.handle.stream, &failure) < 0:
-        if failure.of_driver:
-            return check_driver(failure.call, failure.status)
-        if call.overrides != NULL:
-            return raise_overridden(&failure, call.graph, call.overrides)
-        return raise_cudnn(failure.call, failure.status, call.graph.owner)
+cdef int _launch_direct(Call* call, Failure* failure) noexcept nogil:
+    if _enqueue(call, call.slots, call.workspace, call.handle.stream, failure) < 0:
+        return -1
     call.graph.counts.direct.fetch_add(1)
     call.graph.counts.last_path.store(POLICY_DIRECT)
     return 0

@@ -51,6 +51,16 @@ cdef cppclass LoadedPlan:
     atomic[Plan*] by_device[MAX_DEVICES]
     PlanRecords records          # launch records of it, on all handles
 
+cdef inline int64_t most_workspace() noexcept nogil:
+    """More bytes than any device has; sums of a few of these fit int64."""
+    return <int64_t>1 << 60
+
+
+cdef inline bint has_sum(const LoadedPlan* loaded, int64_t size) noexcept nogil:
+    """Whether the frontend's workspace and `size` bytes of cuDNN's can be added up."""
+    return 0 <= size <= most_workspace() - loaded.frontend_workspace
+
+
 cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object parts) except NULL
 cdef int fill_pack(
     LoadedPlan* loaded, int count, void** slots, char* workspace, void** pack

@@ -132,22 +132,22 @@ cdef int prepare_workspace(
     """Enqueue the copies and memsets that must precede each launch."""
     cdef size_t i
     cdef const WorkspacePart* part
+    cdef const char* call = NULL
     cdef int status
     for i in range(loaded.parts.size()):
         part = &loaded.parts[i]
         status = CUDA_SUCCESS
         if part.operation == COPY and part.size:
-            failure.call = "cuMemcpyHtoDAsync"
+            call = "cuMemcpyHtoDAsync"
             status = driver.copy_to_device(
                 <CUdeviceptr>(workspace + part.offset), &loaded.values[part.first], part.size,
                 stream)
         elif part.operation == ZERO and part.size:
-            failure.call = "cuMemsetD8Async"
+            call = "cuMemsetD8Async"
             status = driver.set_bytes(
                 <CUdeviceptr>(workspace + part.offset), 0, part.size, stream)
         if status != CUDA_SUCCESS:
-            failure.status = status
-            failure.of_driver = True
+            failure[0] = Failure(call, status, True)
             return -1
     return 0
 

@@ -34,10 +34,9 @@ cdef int refuse_address(Graph* graph, int slot, void* address) except -1 nogil:
         raise OperandError(operand.argument, f"{what}, a multiple of {operand.alignment}", got)
 
 
-cdef int refuse_workspace(int64_t size, int64_t given) except -1 nogil:
+cdef int refuse_workspace(int64_t size, int64_t given) except -1:
     """Raise that a workspace of `given` bytes is too small."""
-    with gil:
-        raise OperandError("workspace", f"at least {size} bytes", f"{given} bytes")
+    raise OperandError("workspace", f"at least {size} bytes", f"{given} bytes")
 
 
 cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1:

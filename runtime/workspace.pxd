@@ -1,3 +1,4 @@
+from cudnn_bindgen.runtime.calls cimport Kept, Obstacle
 from cudnn_bindgen.runtime.driver cimport CUstream
 from cudnn_bindgen.runtime.handle cimport Handle
 
@@ -6,4 +7,7 @@ cdef enum:
     # aligned one it might run over the end.
     WORKSPACE_ALIGNMENT = 128
 
-cdef void* workspace_block(Handle* handle, CUstream stream, size_t size) except NULL nogil
+cdef Kept held_block(
+    Handle* handle, CUstream stream, Obstacle* obstacle, void** block
+) noexcept nogil
+cdef int take_block(CUstream stream, size_t size, void* owner) except -1

@@ -9,6 +9,7 @@ import threading
 from libc.stdint cimport uint64_t, uintptr_t
 from libcpp.atomic cimport atomic
 
+from cudnn_bindgen.runtime.calls cimport Kept, Obstacle
 from cudnn_bindgen.runtime.capture cimport (
     enter_context, leave_context, relax_capture, restore_capture,
 )
@@ -16,16 +17,18 @@ from cudnn_bindgen.runtime.driver cimport (
     CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD, CUcontext,
     CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, CUDA_SUCCESS, CUdeviceptr, CUstream, DriverApi,
 )
-from cudnn_bindgen.runtime.handle cimport Handle
+from cudnn_bindgen.runtime.handle cimport Handle, current_handle
 from cudnn_bindgen.runtime.library cimport driver_api
-from cudnn_bindgen.runtime.status cimport check_driver
+from cudnn_bindgen.runtime.status cimport Failure, check_driver
 
 from cudnn_bindgen.runtime.errors import WorkspaceError
 
 # Blocks are multiples of this, so that graphs of similar need do not each take a new one.
 cdef size_t GRANULE = 1 << 20
 
-_lock = threading.Lock()
+# A finalizer that runs while a thread holds it may need a block, too. So nothing that can run one
+# stands between reading and writing a block's entry.
+_lock = threading.RLock()
 _blocks = {}  # (context, stream id) -> (address, size)
 _retired = []  # (context, address)
 _latest = {}  # (context, stream key) -> id of the stream that had this key last
@@ -33,34 +36,46 @@ _latest = {}  # (context, stream key) -> id of the stream that had this key last
 cdef atomic[uint64_t] _epoch
 
 
-cdef void* workspace_block(Handle* handle, CUstream stream, size_t size) except NULL nogil:
-    """At least `size` bytes for `stream` in the handle's context.
+cdef Kept held_block(
+    Handle* handle, CUstream stream, Obstacle* obstacle, void** block
+) noexcept nogil:
+    """Find at least `obstacle.size` bytes for `stream` in the handle's context.
 
-    While the stream is being captured it gets the block it had before. Raises WorkspaceError,
-    DriverError.
+    While the stream is being captured it gets the block it had before. BY_WORKSPACE: take_block
+    comes first.
     """
     cdef const DriverApi* driver = driver_api()
     cdef int capturing = CU_STREAM_CAPTURE_STATUS_NONE
     cdef uint64_t stream_id = 0
-    cdef int status = driver.stream_is_capturing(stream, &capturing)
-    if status == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
-        # The legacy stream would join another stream's capture.
-        capturing = CU_STREAM_CAPTURE_STATUS_NONE + 1
-    else:
-        check_driver("cuStreamIsCapturing", status)
+    cdef int status = _ask_capturing(driver, stream, &capturing)
+    if status != CUDA_SUCCESS:
+        obstacle.failure = Failure("cuStreamIsCapturing", status, True)
+        return Kept.BY_FAILURE
     if capturing == CU_STREAM_CAPTURE_STATUS_NONE:
         stream_id = _stream_id(driver, handle, stream)
     if (
-        handle.workspace_size >= size
+        handle.workspace_size >= <size_t>obstacle.size
         and handle.workspace_epoch == _epoch.load()
         and handle.workspace_stream == stream
         and (handle.workspace_stream_id == stream_id or capturing != CU_STREAM_CAPTURE_STATUS_NONE)
     ):
-        return handle.workspace
-    with gil:
-        if capturing != CU_STREAM_CAPTURE_STATUS_NONE:
-            return _find_captured(handle, stream, size)
-        return _find_or_take(driver, handle, stream, stream_id, size)
+        block[0] = handle.workspace
+        return Kept.BY_NOTHING
+    return Kept.BY_WORKSPACE
+
+
+cdef int take_block(CUstream stream, size_t size, void* owner) except -1:
+    """Let held_block find at least `size` bytes. Raises WorkspaceError, DriverError.
+
+    `owner` is as in `raise_cudnn`.
+    """
+    cdef const DriverApi* driver = driver_api()
+    cdef Handle* handle = current_handle(stream, owner)
+    cdef int capturing = CU_STREAM_CAPTURE_STATUS_NONE
+    check_driver("cuStreamIsCapturing", _ask_capturing(driver, stream, &capturing))
+    if capturing != CU_STREAM_CAPTURE_STATUS_NONE:
+        return _find_captured(handle, stream, size, owner)
+    return _find_or_take(driver, handle, stream, size, owner)
 
 
 def release_workspaces():
@@ -70,8 +85,9 @@ def release_workspaces():
     blocks.
     """
     with _lock:
-        _retired.extend((context, address) for (context, _), (address, _) in _blocks.items())
-        _blocks.clear()
+        while _blocks:
+            (context, _), (address, _) = _blocks.popitem()
+            _retired.append((context, address))
         _latest.clear()
         _epoch.fetch_add(1)
         # One by one: if a block cannot be freed, the next call frees the rest.
@@ -83,7 +99,16 @@ def release_workspaces():
 def held_bytes():
     """Bytes in the blocks that calls may get; outgrown blocks not counted."""
     with _lock:
-        return sum(size for _, size in _blocks.values())
+        return sum([size for _, size in list(_blocks.values())])
+
+
+cdef int _ask_capturing(const DriverApi* driver, CUstream stream, int* capturing) noexcept nogil:
+    cdef int status = driver.stream_is_capturing(stream, capturing)
+    if status == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+        # The legacy stream would join another stream's capture.
+        capturing[0] = CU_STREAM_CAPTURE_STATUS_NONE + 1
+        return CUDA_SUCCESS
+    return status
 
 
 cdef uint64_t _stream_id(const DriverApi* driver, Handle* handle, CUstream stream) noexcept nogil:
@@ -105,46 +130,58 @@ cdef uint64_t _stream_key(Handle* handle, CUstream stream) noexcept nogil:
     return <uint64_t><uintptr_t>stream
 
 
-cdef void* _find_or_take(
-    const DriverApi* driver, Handle* handle, CUstream stream, uint64_t stream_id, size_t size
-) except NULL:
+cdef int _find_or_take(
+    const DriverApi* driver, Handle* handle, CUstream stream, size_t size, void* owner
+) except -1:
+    cdef uint64_t epoch, stream_id = _stream_id(driver, handle, stream)
     context = <uintptr_t>handle.context
+    place = (context, stream_id)
+    name = (context, _stream_key(handle, stream))
     with _lock:
-        address, held = _blocks.get((context, stream_id), (0, 0))
+        epoch = _epoch.load()
+        address, held = block = _blocks.get(place, (0, 0))
         if held < size:
             grown = (size + GRANULE - 1) // GRANULE * GRANULE
-            taken = _take(driver, grown)
-            if address:
-                _retired.append((context, address))
-            address, held = _blocks[context, stream_id] = (taken, grown)
-        _latest[context, _stream_key(handle, stream)] = stream_id
-        _remember(handle, stream, stream_id, address, held)
-    return handle.workspace
+            block = (_take(driver, grown), grown)
+            epoch = _epoch.load()
+            outgrown = _blocks.get(place)
+            _blocks[place] = block
+            if outgrown is not None:
+                _retired.append((context, outgrown[0]))
+        _latest[name] = stream_id
+        address, held = block
+        _remember(current_handle(stream, owner), stream, stream_id, address, held, epoch)
+    return 0
 
 
-cdef void* _find_captured(Handle* handle, CUstream stream, size_t size) except NULL:
+cdef int _find_captured(Handle* handle, CUstream stream, size_t size, void* owner) except -1:
+    cdef uint64_t epoch
     context = <uintptr_t>handle.context
+    name = (context, _stream_key(handle, stream))
     with _lock:
-        stream_id = _latest.get((context, _stream_key(handle, stream)))
-        address, held = _blocks.get((context, stream_id), (0, 0))
+        stream_id = _latest.get(name)
+        place = (context, stream_id)
+        epoch = _epoch.load()
+        address, held = _blocks.get(place, (0, 0))
         if held < size:
             raise WorkspaceError(
                 f"{size} bytes of workspace are needed while the stream is being captured, and the "
                 f"runtime holds {held} for it; call once on this stream before the capture, or "
                 "pass workspace_ptr"
             )
-        _remember(handle, stream, stream_id, address, held)
-    return handle.workspace
+        _remember(current_handle(stream, owner), stream, stream_id, address, held, epoch)
+    return 0
 
 
 cdef void _remember(
-    Handle* handle, CUstream stream, uint64_t stream_id, uintptr_t address, size_t size
+    Handle* handle, CUstream stream, uint64_t stream_id, uintptr_t address, size_t size,
+    uint64_t epoch
 ) noexcept:
     handle.workspace = <void*>address
     handle.workspace_size = size
     handle.workspace_stream = stream
     handle.workspace_stream_id = stream_id
-    handle.workspace_epoch = _epoch.load()
+    handle.workspace_epoch = epoch
 
 
 cdef object _take(const DriverApi* driver, size_t size):
