@@ -5,11 +5,8 @@ Waiting is for the calls that came in so far, not for a moment without calls, wh
 No Python code runs inside: a finalizer, a signal handler or a debugger may close the graph, and
 would wait for its own call. What a call lacks, or must raise, is a value until it has left.
 """
-from libc.stdint cimport int64_t
 from libcpp.atomic cimport atomic
 from libcpp.mutex cimport mutex
-
-from cudnn_bindgen.runtime.status cimport Failure
 
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
@@ -19,25 +16,6 @@ cdef cppclass Calls:
     atomic[int] inside[2]        # by the side that a call came in on
     atomic[int] side             # where calls come in now
     mutex waiting                # one thread waits at a time; held without the GIL
-
-
-# What kept a call from being launched; `Obstacle` has the rest.
-cdef enum Kept:
-    BY_NOTHING = 0
-    BY_PLAN                      # none is chosen for the device
-    BY_WORKSPACE                 # the stream has no block of `size` bytes
-    BY_SMALL_WORKSPACE           # the caller's has less than `size` bytes
-    BY_LARGE_WORKSPACE           # the plan's two shares have a sum that nobody has
-    BY_STRIDE                    # an overridden one: slot, axis, and the alignment that it breaks
-    BY_FAILURE
-
-
-cdef struct Obstacle:
-    int64_t size
-    int slot
-    int axis
-    int64_t alignment
-    Failure failure
 
 
 cdef inline int enter_call(Calls* calls) noexcept nogil:

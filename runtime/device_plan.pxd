@@ -11,7 +11,7 @@ from cudnn_bindgen.runtime.status cimport Failure
 cdef enum NotChosen:
     NO_PLAN                      # is for the device: `there` is what there are plans for
     OTHER_KIND                   # the only plan is for `plan`
-    TOO_LARGE                    # `size`, of workspace
+    TOO_LARGE                    # workspace: `frontend_size` and cuDNN's `size`
     BY_CUDNN                     # `failure`; with no call, for want of memory
 
 
@@ -20,6 +20,7 @@ cdef cppclass Choice:
     NotChosen why
     vector[DeviceKind] there
     DeviceKind plan
+    int64_t frontend_size
     int64_t size
     Failure failure
 
@@ -55,5 +56,4 @@ cdef int refuse_choice(Graph* self, DeviceKind kind, Choice* choice) except -1
 cdef int refuse_missing(
     Graph* self, vector[DeviceKind]& there, DeviceKind kind, str remedy
 ) except -1
-cdef int refuse_size(Graph* self, int64_t size) except -1
 cdef int refuse_unloaded(Graph* self) except -1 nogil

@@ -11,7 +11,7 @@ from cudnn_bindgen.runtime.driver cimport (
 )
 from cudnn_bindgen.runtime.handle cimport Handle
 from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
-from cudnn_bindgen.runtime.loaded cimport MAX_DEVICES, LoadedPlan, has_sum, most_workspace
+from cudnn_bindgen.runtime.loaded cimport MAX_DEVICES, LoadedPlan, check_size, has_sum
 from cudnn_bindgen.runtime.plan cimport Plan, create_plan, destroy_plan
 from cudnn_bindgen.runtime.plan_set cimport DeviceKind, PlanSet, find_plan, kind_of, kinds_of
 from cudnn_bindgen.runtime.registered cimport Graph
@@ -120,7 +120,7 @@ cdef int refuse_choice(Graph* self, DeviceKind kind, Choice* choice) except -1:
     if choice.why == NotChosen.OTHER_KIND:
         check_match(self, choice.plan, kind)
     if choice.why == NotChosen.TOO_LARGE:
-        return refuse_size(self, choice.size)
+        return check_size((<tuple>self.owner)[0], choice.frontend_size + <object>choice.size)
     if choice.failure.call == NULL:
         raise MemoryError
     # Asked first: only cuDNN knows which plans run on another number of multiprocessors.
@@ -143,13 +143,6 @@ cdef int refuse_missing(
         [(each.sm, each.sm_count, each.cudnn_version) for each in there],
         (kind.sm, kind.sm_count, kind.cudnn_version),
         remedy)
-
-
-cdef int refuse_size(Graph* self, int64_t size) except -1:
-    """Raise that cuDNN's share of the workspace, or both together, cannot be."""
-    raise PlanMismatchError(
-        (<tuple>self.owner)[0], "a workspace of", f"{size} bytes besides the frontend's",
-        f"at most {most_workspace()} bytes in all")
 
 
 cdef int refuse_unloaded(Graph* self) except -1 nogil:
@@ -180,6 +173,7 @@ cdef int _create(
             result = -1
         elif not has_sum(loaded, plan.workspace_size):
             choice.why = NotChosen.TOO_LARGE
+            choice.frontend_size = loaded.frontend_workspace
             choice.size = plan.workspace_size
             destroy_plan(plan, &ignored)
             result = -1

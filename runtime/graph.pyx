@@ -4,31 +4,27 @@
 `execute_plan` is the hot path. It takes no lock and no GIL and allocates nothing but cuDNN's
 variant pack. Calls count themselves in `calls`; what retires plans first takes their set out of
 `plans`, then waits until the calls from before have left: no plan is destroyed under a launch.
-What a counted call lacks is provided, and what is wrong raised, when it has left (calls.pxd).
 """
 from libc.stdint cimport int64_t, uintptr_t
 
-from cudnn_bindgen.runtime.calls cimport (
-    Kept, Obstacle, enter_call, leave_call, wait_for_calls,
-)
+from cudnn_bindgen.runtime.calls cimport enter_call, leave_call, wait_for_calls
 from cudnn_bindgen.runtime.described cimport describe_graph
-from cudnn_bindgen.runtime.device_plan cimport chosen_plan, handle_of_call, refuse_size
+from cudnn_bindgen.runtime.device_plan cimport chosen_plan, handle_of_call
 from cudnn_bindgen.runtime.driver cimport CUstream
 from cudnn_bindgen.runtime.handle cimport Handle
 from cudnn_bindgen.runtime.launch cimport launch_loaded
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan
-from cudnn_bindgen.runtime.missing_plan cimport choose_first, provide_plan
+from cudnn_bindgen.runtime.missing_plan cimport choose_first
+from cudnn_bindgen.runtime.obstacle cimport Obstacle, Stop, overcome
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
-from cudnn_bindgen.runtime.overridden cimport (
-    check_strides, overridden_size, raise_overridden, refuse_stride,
-)
+from cudnn_bindgen.runtime.overridden cimport check_strides, overridden_size
 from cudnn_bindgen.runtime.plan cimport Plan
 from cudnn_bindgen.runtime.plan_set cimport PlanSet, load_set, unload_set
 from cudnn_bindgen.runtime.record cimport POLICY_RECORD
-from cudnn_bindgen.runtime.refusals cimport refuse_address, refuse_workspace
+from cudnn_bindgen.runtime.refusals cimport refuse_address
 from cudnn_bindgen.runtime.registered cimport Graph
-from cudnn_bindgen.runtime.status cimport Failure, check_driver, raise_cudnn
-from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT, held_block, take_block
+from cudnn_bindgen.runtime.status cimport Failure, raise_cudnn
+from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT, held_block
 
 from cudnn_bindgen.runtime.errors import PlanNotLoadedError, RuntimeAbiError
 from cudnn_bindgen.runtime.metadata import SCALAR_BYTES
@@ -126,17 +122,15 @@ cdef int64_t overridden_workspace_size(void* graph, void* overrides) except -1:
     """`graph_workspace_size` under `overrides` of make_overrides, which may be NULL."""
     cdef Graph* self = <Graph*>graph
     cdef OverrideValues* values = <OverrideValues*>overrides
-    cdef Handle* handle
     cdef Obstacle obstacle
-    cdef Kept kept
+    cdef Stop stop
     if values != NULL and values.uids.empty():
         values = NULL
     while True:
-        handle = handle_of_call(self, NULL)
-        kept = _find_size(self, handle, values, &obstacle)
-        if kept == Kept.BY_NOTHING:
+        stop = _find_size(self, handle_of_call(self, NULL), values, &obstacle)
+        if stop == Stop.NOWHERE:
             return obstacle.size
-        _overcome(self, kept, &obstacle, values, -1, NULL)
+        overcome(self, stop, &obstacle, values, -1, NULL)
 
 
 cdef int replace_plans(void* graph, tuple plans, object make_missing) except -1:
@@ -218,20 +212,20 @@ cdef int _enter(
         return refuse_address(self, -1, workspace)
     cdef Handle* handle
     cdef Obstacle obstacle
-    cdef Kept kept
+    cdef Stop stop
     cdef int side
     while True:
         handle = handle_of_call(self, stream)
         if device >= 0 and handle.device != device:
             return 1 + handle.device
         side = enter_call(&self.calls)
-        kept = _execute(
+        stop = _execute(
             self, handle, slots, overrides, workspace, workspace_bytes, stream, &obstacle)
         leave_call(&self.calls, side)
-        if kept == Kept.BY_NOTHING:
+        if stop == Stop.NOWHERE:
             return 0
         with gil:
-            _overcome(self, kept, &obstacle, overrides, workspace_bytes, stream)
+            overcome(self, stop, &obstacle, overrides, workspace_bytes, stream)
 
 
 cdef inline bint _may_be_null(Graph* self, int slot, OverrideValues* overrides) noexcept nogil:
@@ -240,80 +234,56 @@ cdef inline bint _may_be_null(Graph* self, int slot, OverrideValues* overrides) 
     return self.may_be_null[slot]
 
 
-cdef Kept _execute(
+cdef Stop _execute(
     Graph* self, Handle* handle, void** slots, OverrideValues* overrides, void* workspace,
     int64_t workspace_bytes, CUstream stream, Obstacle* obstacle
 ) noexcept nogil:
     cdef LoadedPlan* loaded = chosen_plan(self, handle)
     if loaded == NULL:
-        return Kept.BY_PLAN
+        return Stop.AT_PLAN
     cdef const Plan* plan = loaded.by_device[handle.device].load()
-    cdef Kept kept
+    cdef Stop stop
     if overrides != NULL:
-        kept = check_strides(self, loaded, overrides, obstacle)
-        if kept != Kept.BY_NOTHING:
-            return kept
+        stop = check_strides(self, loaded, overrides, obstacle)
+        if stop != Stop.NOWHERE:
+            return stop
     if workspace == NULL or workspace_bytes >= 0:
-        kept = _size(loaded, handle, plan, overrides, obstacle)
-        if kept != Kept.BY_NOTHING:
-            return kept
+        stop = _size(loaded, handle, plan, overrides, obstacle)
+        if stop != Stop.NOWHERE:
+            return stop
         if 0 <= workspace_bytes < obstacle.size:
-            return Kept.BY_SMALL_WORKSPACE
+            return Stop.AT_SMALL_WORKSPACE
         if workspace == NULL and obstacle.size > 0:
-            kept = held_block(handle, stream, obstacle, &workspace)
-            if kept != Kept.BY_NOTHING:
-                return kept
+            stop = held_block(handle, stream, obstacle, &workspace)
+            if stop != Stop.NOWHERE:
+                return stop
     if launch_loaded(
             self, loaded, handle, plan, slots, overrides, <char*>workspace, stream,
             &obstacle.failure) < 0:
-        return Kept.BY_FAILURE
-    return Kept.BY_NOTHING
+        return Stop.AT_FAILURE
+    return Stop.NOWHERE
 
 
-cdef Kept _find_size(
+cdef Stop _find_size(
     Graph* self, Handle* handle, OverrideValues* overrides, Obstacle* obstacle
 ) noexcept nogil:
     cdef int side = enter_call(&self.calls)
-    cdef Kept kept = Kept.BY_PLAN
+    cdef Stop stop = Stop.AT_PLAN
     cdef LoadedPlan* loaded = chosen_plan(self, handle)
     if loaded != NULL:
-        kept = _size(loaded, handle, loaded.by_device[handle.device].load(), overrides, obstacle)
+        stop = _size(loaded, handle, loaded.by_device[handle.device].load(), overrides, obstacle)
     leave_call(&self.calls, side)
-    return kept
+    return stop
 
 
-cdef inline Kept _size(
+cdef inline Stop _size(
     LoadedPlan* loaded, Handle* handle, const Plan* plan, OverrideValues* overrides,
     Obstacle* obstacle
 ) noexcept nogil:
     if overrides != NULL:
         return overridden_size(loaded, handle, plan, overrides, obstacle)
     obstacle.size = loaded.frontend_workspace + plan.workspace_size
-    return Kept.BY_NOTHING
-
-
-cdef int _overcome(
-    Graph* self, Kept kept, Obstacle* obstacle, OverrideValues* overrides,
-    int64_t workspace_bytes, CUstream stream
-) except -1:
-    """Provide what kept a call, which begins again then, or raise. The call has left."""
-    if kept == Kept.BY_PLAN:
-        return provide_plan(self, stream)
-    if kept == Kept.BY_WORKSPACE:
-        return take_block(stream, obstacle.size, self.owner)
-    if kept == Kept.BY_SMALL_WORKSPACE:
-        return refuse_workspace(obstacle.size, workspace_bytes)
-    if kept == Kept.BY_LARGE_WORKSPACE:
-        return refuse_size(self, obstacle.size)
-    if kept == Kept.BY_STRIDE:
-        return refuse_stride(self, overrides, obstacle)
-    if obstacle.failure.call == NULL:
-        raise MemoryError
-    if obstacle.failure.of_driver:
-        return check_driver(obstacle.failure.call, obstacle.failure.status)
-    if overrides != NULL:
-        return raise_overridden(&obstacle.failure, self, overrides)
-    return raise_cudnn(obstacle.failure.call, obstacle.failure.status, self.owner)
+    return Stop.NOWHERE
 
 
 cdef int _retire(Graph* self, PlanSet* plans) except -1:

@@ -61,6 +61,7 @@ cdef inline bint has_sum(const LoadedPlan* loaded, int64_t size) noexcept nogil:
     return 0 <= size <= most_workspace() - loaded.frontend_workspace
 
 
+cdef int check_size(object module, object size) except -1
 cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object parts) except NULL
 cdef int fill_pack(
     LoadedPlan* loaded, int count, void** slots, char* workspace, void** pack

@@ -5,7 +5,7 @@ All of a call's variant pack but the caller's own slots is decided here, when th
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport PyObject
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint64_t, uintptr_t
 from libc.string cimport memcpy
 from libcpp.atomic cimport atomic
 
@@ -41,6 +41,13 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
         if size > operand.alignment:
             what = f"an alignment of {operand.argument} of"
             raise PlanMismatchError(module, what, str(size), str(operand.alignment))
+    check_size(module, parts.workspace_size)
+    for _, operation, offset, values in parts.workspace_parts:
+        size = 4 * len(values) if operation == COPY else int(values[0]) if operation == ZERO else 0
+        if not 0 <= offset <= parts.workspace_size - size:
+            raise PlanMismatchError(
+                module, "bytes of workspace", f"from {offset} to {offset + size}",
+                f"from 0 to {parts.workspace_size}")
     loaded = new LoadedPlan()
     try:
         _lay_out(loaded, slots, parts)
@@ -48,6 +55,14 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
         del loaded
         raise
     return loaded
+
+
+cdef int check_size(object module, object size) except -1:
+    """Raise PlanMismatchError for bytes of workspace that no device has, frontend's and cuDNN's."""
+    if not 0 <= size <= most_workspace():
+        raise PlanMismatchError(
+            module, "a workspace of", f"{size} bytes", f"at most {most_workspace()} bytes")
+    return 0
 
 
 cdef int _lay_out(LoadedPlan* loaded, dict slots, object parts) except -1:
@@ -120,7 +135,8 @@ cdef int fill_pack(
         pack[filled] = workspace + loaded.parts[i].offset
         filled += 1
     for i in range(loaded.replacements.size()):
-        pack[filled] = <char*>slots[loaded.replacements[i].source] + loaded.replacements[i].offset
+        pack[filled] = <void*>(
+            <uintptr_t>slots[loaded.replacements[i].source] + loaded.replacements[i].offset)
         filled += 1
     return filled
 

@@ -1,15 +1,15 @@
-from cudnn_bindgen.runtime.calls cimport Kept, Obstacle
 from cudnn_bindgen.runtime.handle cimport Handle
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan
+from cudnn_bindgen.runtime.obstacle cimport Obstacle, Stop
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.plan cimport Plan
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.status cimport Failure
 
-cdef Kept check_strides(
+cdef Stop check_strides(
     Graph* graph, const LoadedPlan* loaded, OverrideValues* overrides, Obstacle* obstacle
 ) noexcept nogil
-cdef Kept overridden_size(
+cdef Stop overridden_size(
     LoadedPlan* loaded, Handle* handle, const Plan* plan, OverrideValues* overrides,
     Obstacle* obstacle
 ) noexcept nogil

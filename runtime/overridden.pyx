@@ -2,10 +2,10 @@
 """What a plan says to a call's overrides: alignment of strides, and the workspace they need."""
 from libc.stdint cimport int64_t
 
-from cudnn_bindgen.runtime.calls cimport Kept, Obstacle
 from cudnn_bindgen.runtime.handle cimport Handle
 from cudnn_bindgen.runtime.library cimport cudnn_api
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, has_sum
+from cudnn_bindgen.runtime.obstacle cimport Obstacle, Stop
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.plan cimport Plan, ask_workspace_size
 from cudnn_bindgen.runtime.registered cimport Graph
@@ -18,7 +18,7 @@ cdef enum:
     SIZE_SINCE = 92300
 
 
-cdef Kept check_strides(
+cdef Stop check_strides(
     Graph* graph, const LoadedPlan* loaded, OverrideValues* overrides, Obstacle* obstacle
 ) noexcept nogil:
     """Find a stride that breaks an alignment the plan counts on, as the frontend does.
@@ -30,7 +30,7 @@ cdef Kept check_strides(
     cdef int slot, axis
     cdef int64_t bits
     if overrides.checked_for == loaded.id:
-        return Kept.BY_NOTHING
+        return Stop.NOWHERE
     for index in range(loaded.aligned.size()):
         slot = loaded.aligned[index].slot
         if slot >= graph.operands or not overrides.has(slot):
@@ -43,12 +43,12 @@ cdef Kept check_strides(
                 obstacle.slot = slot
                 obstacle.axis = axis
                 obstacle.alignment = loaded.aligned[index].alignment
-                return Kept.BY_STRIDE
+                return Stop.AT_STRIDE
     overrides.checked_for = loaded.id
-    return Kept.BY_NOTHING
+    return Stop.NOWHERE
 
 
-cdef Kept overridden_size(
+cdef Stop overridden_size(
     LoadedPlan* loaded, Handle* handle, const Plan* plan, OverrideValues* overrides,
     Obstacle* obstacle
 ) noexcept nogil:
@@ -56,21 +56,22 @@ cdef Kept overridden_size(
     cdef int64_t size = 0
     if overrides.sized_for == loaded.id and overrides.sized_on == handle.device:
         obstacle.size = overrides.workspace_size
-        return Kept.BY_NOTHING
+        return Stop.NOWHERE
     if cudnn_api().get_plan_workspace_size == NULL or cudnn_api().get_version() < SIZE_SINCE:
         size = plan.workspace_size
     elif not loaded.sizes.find(handle.device, overrides[0], &size):
         if ask_workspace_size(
                 cudnn_api(), handle, plan, overrides, &size, &obstacle.failure) < 0:
-            return Kept.BY_FAILURE
+            return Stop.AT_FAILURE
         if not has_sum(loaded, size):
+            obstacle.frontend_size = loaded.frontend_workspace
             obstacle.size = size
-            return Kept.BY_LARGE_WORKSPACE
+            return Stop.AT_LARGE_WORKSPACE
         loaded.sizes.keep(handle.device, overrides[0], size)
     obstacle.size = overrides.workspace_size = loaded.frontend_workspace + size
     overrides.sized_for = loaded.id
     overrides.sized_on = handle.device
-    return Kept.BY_NOTHING
+    return Stop.NOWHERE
 
 
 cdef int raise_overridden(

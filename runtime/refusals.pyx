@@ -89,6 +89,8 @@ cdef class _Matcher:
     cdef int pack
 
     def __call__(self, dim, stride):
+        if max((*dim, *stride), default=0) >= 2**63:
+            return False
         cdef vector[int64_t] sizes = dim
         cdef vector[int64_t] strides = stride
         cdef Strided view = Strided(sizes.data(), strides.data(), <int>sizes.size())

@@ -9,7 +9,6 @@ import threading
 from libc.stdint cimport uint64_t, uintptr_t
 from libcpp.atomic cimport atomic
 
-from cudnn_bindgen.runtime.calls cimport Kept, Obstacle
 from cudnn_bindgen.runtime.capture cimport (
     enter_context, leave_context, relax_capture, restore_capture,
 )
@@ -19,6 +18,7 @@ from cudnn_bindgen.runtime.driver cimport (
 )
 from cudnn_bindgen.runtime.handle cimport Handle, current_handle
 from cudnn_bindgen.runtime.library cimport driver_api
+from cudnn_bindgen.runtime.obstacle cimport Obstacle, Stop
 from cudnn_bindgen.runtime.status cimport Failure, check_driver
 
 from cudnn_bindgen.runtime.errors import WorkspaceError
@@ -36,12 +36,12 @@ _latest = {}  # (context, stream key) -> id of the stream that had this key last
 cdef atomic[uint64_t] _epoch
 
 
-cdef Kept held_block(
+cdef Stop held_block(
     Handle* handle, CUstream stream, Obstacle* obstacle, void** block
 ) noexcept nogil:
     """Find at least `obstacle.size` bytes for `stream` in the handle's context.
 
-    While the stream is being captured it gets the block it had before. BY_WORKSPACE: take_block
+    While the stream is being captured it gets the block it had before. AT_WORKSPACE: take_block
     comes first.
     """
     cdef const DriverApi* driver = driver_api()
@@ -50,7 +50,7 @@ cdef Kept held_block(
     cdef int status = _ask_capturing(driver, stream, &capturing)
     if status != CUDA_SUCCESS:
         obstacle.failure = Failure("cuStreamIsCapturing", status, True)
-        return Kept.BY_FAILURE
+        return Stop.AT_FAILURE
     if capturing == CU_STREAM_CAPTURE_STATUS_NONE:
         stream_id = _stream_id(driver, handle, stream)
     if (
@@ -60,8 +60,8 @@ cdef Kept held_block(
         and (handle.workspace_stream_id == stream_id or capturing != CU_STREAM_CAPTURE_STATUS_NONE)
     ):
         block[0] = handle.workspace
-        return Kept.BY_NOTHING
-    return Kept.BY_WORKSPACE
+        return Stop.NOWHERE
+    return Stop.AT_WORKSPACE
 
 
 cdef int take_block(CUstream stream, size_t size, void* owner) except -1:
