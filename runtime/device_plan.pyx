@@ -1,7 +1,6 @@
 # cython: language_level=3, freethreading_compatible=True
 """A graph's execution plan on a device: chosen from its set, created by the first who asks."""
 from cpython.ref cimport PyObject
-from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.cudnn cimport CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-
 # Digits and characters of a value that a message shows.
 _MOST = 40
 

@@ -128,7 +128,8 @@ cdef class FrontendCall:
         if isinstance(key, str):
             slot = self._names.get(key, -1)
             if slot is None:
-                raise OperandError("tensor_dict", "a name of one operand", f"{describe(key)}: use its uid")
+                raise OperandError(
+                    "tensor_dict", "a name of one operand", f"{describe(key)}: use its uid")
             return slot
         return self._slots.get(key if isinstance(key, int) else key.get_uid(), -1)
 

@@ -27,15 +27,13 @@ def record_stream(stream: object, *tensors: object) -> None:
         An object is no PyTorch tensor: keep it alive until the stream was synchronised. Or the
         stream is none.
     """
+    torch = sys.modules.get("torch")
     tensors = tuple(item for item in tensors if item is not None and not isinstance(item, int))
     for tensor in tensors:
-        if "torch" not in sys.modules or not hasattr(tensor, "record_stream"):
+        if torch is None or not isinstance(tensor, torch.Tensor):
             raise OperandTypeError("tensors", "PyTorch tensors", describe(tensor))
     address = getattr(stream, "cuda_stream", stream)
     if not isinstance(address, int) or isinstance(address, bool) or not 0 <= address < 1 << 64:
         raise OperandTypeError("stream", "a cudaStream_t as int", describe(address))
-    if tensors:
-        cuda = sys.modules["torch"].cuda
-        for tensor in tensors:
-            external = cuda.ExternalStream(address, device=tensor.device)
-            tensor.record_stream(external)
+    for tensor in tensors:
+        tensor.record_stream(torch.cuda.ExternalStream(address, device=tensor.device))

@@ -13,7 +13,7 @@ from cudnn_bindgen.runtime.driver cimport CUDA_SUCCESS, CUdeviceptr, CUstream, D
 from cudnn_bindgen.runtime.plan cimport Plan, destroy_plan
 from cudnn_bindgen.runtime.status cimport Failure
 
-from cudnn_bindgen.runtime.errors import PlanMismatchError
+from cudnn_bindgen.runtime.errors import PlanMismatchError, describe
 
 cdef extern from "Python.h":
     void increment_reference "Py_INCREF"(object)
@@ -58,10 +58,11 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
 
 
 cdef int check_size(object module, object size) except -1:
-    """Raise PlanMismatchError for bytes of workspace that no device has, frontend's and cuDNN's."""
+    """Raise PlanMismatchError for more workspace, the frontend's and cuDNN's, than any device has.
+    """
     if not 0 <= size <= most_workspace():
         raise PlanMismatchError(
-            module, "a workspace of", f"{size} bytes", f"at most {most_workspace()} bytes")
+            module, "a workspace of", f"{describe(size)} bytes", f"at most {most_workspace()} bytes")
     return 0
 
 

@@ -70,8 +70,8 @@ cdef void* read_workspace(
 ) except? NULL:
     """The workspace's address; `size` becomes its bytes where they are known.
 
-    `device` is that of the call's tensors, and becomes the workspace's where they have none. Tensors
-    that are checked must not be the same memory.
+    `device` is that of the call's tensors, and becomes the workspace's where they have none. With
+    `check` no tensor may share its memory.
     """
     cdef DLTensor tensor
     cdef Given how

@@ -167,7 +167,8 @@ cdef int override_symbols(void* overrides, tuple numbers) except -1:
     if refused.why == 0:
         return 0
     names = <tuple>_graph_of(overrides).override_names
-    said = ", ".join([f"{names[index]}={taken[index]}" for index in range(len(numbers)) if given[index]])
+    said = ", ".join([
+        f"{name}={taken[index]}" for index, name in enumerate(names) if given[index]])
     return _check(values, refused, said)
 
 

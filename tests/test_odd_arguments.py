@@ -108,6 +108,7 @@ INTERFACES: list[dict[str, Any]] = [
     ),
     *({"typestr": ">f4"}, {"typestr": "<f0"}, {"data": 5}, {"data": (HUGE, False)}),
     *({"data": (None, False)}, {"data": (1, 2, 3)}, {"strides": 5}, {"strides": (HUGE,)}),
+    *({"shape": (2**62, 2**62), "strides": (0, 0)}, {"shape": (2**40,) * 4}),
     *({"strides": (None,)}, {"stream": HUGE}, {"stream": "x"}, {"stream": []}),
 ]
 
