@@ -69,7 +69,7 @@ def sanitize(session):
         "ASAN_OPTIONS": "detect_leaks=0",  # Python frees little at exit
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
-    session.run("pytest", *(session.posargs or SANITIZED), env=environment)
+    session.run("pytest", "-n", "auto", *(session.posargs or SANITIZED), env=environment)
 
 
 @nox.session(venv_backend="none")

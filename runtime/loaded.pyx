@@ -62,7 +62,8 @@ cdef int check_size(object module, object size) except -1:
     """
     if not 0 <= size <= most_workspace():
         raise PlanMismatchError(
-            module, "a workspace of", f"{describe(size)} bytes", f"at most {most_workspace()} bytes")
+            module, "a workspace of", f"{describe(size)} bytes",
+            f"at most {most_workspace()} bytes")
     return 0
 
 
