@@ -1,11 +1,28 @@
 """What developers run: ``nox`` lints and tests, ``nox -s NAME`` does one of the rest."""
 
+from pathlib import Path
+
 import nox
 
 nox.options.default_venv_backend = "venv"
 nox.options.envdir = "build/nox"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["lint", "test"]
+
+# Tests that drive the runtime by the stand-in libraries, without PyTorch.
+SANITIZED = [
+    f"tests/test_{name}.py"
+    for name in (
+        *("arguments", "captures", "describe", "execute", "failures", "failures_closing"),
+        *("families_calls", "families_plans", "missing", "odd_arguments"),
+        *("overrides", "overrides_calls", "overrides_failures", "overrides_packing"),
+        *("overrides_records", "plan_sets", "plans", "plans_at_load", "records"),
+        *("records_addresses", "records_failures", "records_lifetime", "records_policy"),
+        *("records_streams", "reentry", "standin", "standin_graphs", "standin_launches"),
+        *("standin_overrides", "tensor_layout", "tensor_overlap", "threads", "threads_plans"),
+        "workspace",
+    )
+]
 
 
 @nox.session
@@ -25,6 +42,34 @@ def test(session):
     """Run all tests that need no GPU; arguments after ``--`` go to pytest."""
     session.install(".[test]")
     session.run("pytest", "-n", "auto", *session.posargs)
+
+
+@nox.session
+def sanitize(session):
+    """Run the runtime's tests under ASan and UBSan; arguments after ``--`` go to pytest."""
+    session.install(".[test]")
+    base = Path("build/sanitize").absolute()
+    checks = "-fsanitize=address,undefined"
+    # Python's own flags let integers wrap, which would hide where they do.
+    flags = f"{checks} -fno-sanitize-recover=undefined -fno-wrapv -fno-omit-frame-pointer -O1 -g1"
+    # The modules that tests compile and the stand-ins are built with the same flags.
+    environment = {"CFLAGS": flags, "CXXFLAGS": flags, "LDFLAGS": checks}
+    build = ("setup.py", "build", f"--build-base={base}", f"--build-lib={base / 'lib'}")
+    session.run("python", *build, env=environment)
+    # In front of Python, which is not instrumented; libstdc++ for what ASan looks up in it.
+    runtimes = [
+        session.run("gcc", f"-print-file-name={name}.so", external=True, silent=True).strip()
+        for name in ("libasan", "libubsan", "libstdc++")
+    ]
+    environment |= {
+        "LD_PRELOAD": " ".join(runtimes),
+        "PYTHONPATH": str(base / "lib"),
+        # Each object a block of its own, so that what lies behind it is seen.
+        "PYTHONMALLOC": "malloc",
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python frees little at exit
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+    session.run("pytest", "-n", "auto", *(session.posargs or SANITIZED), env=environment)
 
 
 @nox.session(venv_backend="none")

@@ -107,7 +107,7 @@ def _fields(binding: Binding, source: str) -> dict[str, Any]:
         "scalars": [argument_fields(argument) for argument in binding.scalars],
         "layouts": [literal(layout_fields(argument)) for argument in binding.operands],
         "shared": wrap_literal(binding.shared, len("_SHARED = "), 0).removesuffix(","),
-        "conversions": sorted({"address", *(c_type.conversion for c_type in c_types)}),
+        "conversions": sorted({"address", "flag", *(c_type.conversion for c_type in c_types)}),
         "fingerprint": binding.fingerprint,
         "graph": graph_fields(binding, source),
         "key": [],

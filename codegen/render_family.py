@@ -60,7 +60,9 @@ def _fields(family: Family) -> dict[str, Any]:
     return {
         "abi": RUNTIME_ABI,
         "arguments": arguments,
-        "conversions": sorted({"address", "int64", *(c_type.conversion for c_type in c_types)}),
+        "conversions": sorted(
+            {"address", "flag", "int64", *(c_type.conversion for c_type in c_types)}
+        ),
         "fingerprint": family.fingerprint,
         "has_overloads": run.is_overloaded or not plans,
         "has_plans": bool(plans),

@@ -18,7 +18,7 @@ cimport cython
 
 from cpython.object cimport PyObject
 from cudnn_bindgen.runtime.arguments cimport (
-    address,
+    address, flag,
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_overridden, graph_launch_nodes, graph_launch_path,
@@ -27,13 +27,13 @@ from cudnn_bindgen.runtime.graph cimport (
 )
 from cudnn_bindgen.runtime.overrides cimport (
     copy_overrides, equal_overrides, free_overrides, hash_overrides, make_overrides,
-    override_operand, override_slot, override_symbols, register_overrides, reset_overrides,
-    set_record_capacity, show_overrides,
+    override_operand, override_slot, override_symbols, refuse_overrides,
+    register_overrides, reset_overrides, set_record_capacity, show_overrides,
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
+from cudnn_bindgen.runtime.policy import makes_missing, policy_number
 
 check_abi(2)
 
@@ -193,8 +193,11 @@ cdef class Overrides:
 
 cdef void* override_values(object overrides) except? NULL:
     """What `enqueue` takes for an Overrides of this module, or for None."""
-    return NULL if overrides is None else (<Overrides?>overrides).values
-
+    if overrides is None:
+        return NULL
+    if not isinstance(overrides, Overrides):
+        refuse_overrides(__name__, overrides)
+    return (<Overrides>overrides).values
 
 cdef int enqueue(
     void* q,
@@ -284,12 +287,12 @@ def run(
     given[3] = <PyObject*>o
     given[4] = <PyObject*>stats
     return run_tensors(
-        _graph, given, slots, workspace, stream, check, override_values(overrides))
+        _graph, given, slots, workspace, stream, flag(check, "check"), override_values(overrides))
 
 
 def set_checks(enabled):
     """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, enabled)
+    set_tensor_checks(_graph, flag(enabled, "enabled"))
 
 
 def execute_uids(arguments, workspace_ptr=0, stream=0, overrides=None):
@@ -315,6 +318,7 @@ def load_plan(plan=None, on_missing="refuse"):
     plans = _PLANS
     if plan is not None:
         from cudnn_bindgen.codegen.plan_file import read_plans
+        plan = plan_source(plan)
         plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
     make_missing = None
     if is_made:
@@ -334,9 +338,10 @@ def set_launch_policy(policy, records=None):
 
     `records` is for how many different overrides a stream keeps a record; 64 until set.
     """
-    set_graph_policy(_graph, policy)
+    policy_number(policy)  # where either is wrong, neither is set
     if records is not None:
         set_record_capacity(_graph, records)
+    set_graph_policy(_graph, policy)
 
 
 def launch_path():

@@ -16,6 +16,7 @@ cdef extern from "Python.h":
 cdef void* convert_address(object value, str argument) except? NULL
 cdef double convert_float(object value, str argument) except? -1
 cdef int64_t convert_int(object value, str argument, int bits) except? -1
+cdef bint convert_flag(object value, str argument) except -1
 cdef float narrow_float(double value, str argument) except? -1
 cdef uint16_t float16(object value, str argument) except? 0xFFFF
 cdef uint16_t bfloat16(object value, str argument) except? 0xFFFF
@@ -62,3 +63,10 @@ cdef inline int64_t int64(object value, str argument) except? -1:
             return number
         _clear_error()
     return convert_int(value, argument, 64)
+
+
+cdef inline bint flag(object value, str argument) except -1:
+    """A choice between two ways."""
+    if value is True:
+        return True
+    return convert_flag(value, argument)

@@ -9,16 +9,16 @@ from libc.string cimport memcpy
 
 from cudnn_bindgen.runtime.dlpack cimport DL_CPU, DL_CUDA_HOST
 
-from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError
+from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
 
 
 cdef void* convert_address(object value, str argument) except? NULL:
     """An address that is no plain int: NumPy integers and the like, never a tensor or a flag."""
     if isinstance(value, bool):
-        raise OperandTypeError(argument, "a device address as int", _describe(value))
+        raise OperandTypeError(argument, "a device address as int", describe(value))
     number = _integer(value, argument, "a device address as int")
     if not 0 <= number < 1 << 64:
-        raise OperandError(argument, "an address from 0 to 2**64 - 1", _describe(number))
+        raise OperandError(argument, "an address from 0 to 2**64 - 1", describe(number))
     return <void*><uintptr_t><unsigned long long>number
 
 
@@ -26,14 +26,15 @@ cdef double convert_float(object value, str argument) except? -1:
     """A number that is no plain float: ints, NumPy scalars, host tensors of one element."""
     if _is_array(value):
         value = _host_value(value, argument)
-    if isinstance(value, (str, bytes, bytearray)):
-        raise OperandTypeError(argument, "a number", _describe(value))
+    # float() takes text, too, and whatever has bytes of it.
+    if not hasattr(type(value), "__float__") and not hasattr(type(value), "__index__"):
+        raise OperandTypeError(argument, "a number", describe(value))
     try:
         return float(value)
-    except TypeError:
-        raise OperandTypeError(argument, "a number", _describe(value)) from None
-    except OverflowError:
-        raise OperandError(argument, "a number that a double holds", _describe(value)) from None
+    except TypeError as error:
+        raise OperandTypeError(argument, "a number", describe(value)) from error
+    except OverflowError as error:
+        raise OperandError(argument, "a number that a double holds", describe(value)) from error
 
 
 cdef int64_t convert_int(object value, str argument, int bits) except? -1:
@@ -44,7 +45,7 @@ cdef int64_t convert_int(object value, str argument, int bits) except? -1:
     cdef object limit = 1  # a Python int, which a shift by 63 does not overflow
     limit <<= bits - 1
     if not -limit <= number < limit:
-        raise OperandError(argument, f"an int of {bits} bits", _describe(number))
+        raise OperandError(argument, f"an int of {bits} bits", describe(number))
     return number
 
 
@@ -84,15 +85,23 @@ cdef uint16_t bfloat16(object value, str argument) except? 0xFFFF:
     return <uint16_t>(bits >> 16)
 
 
+cdef bint convert_flag(object value, str argument) except -1:
+    """What has a truth value."""
+    try:
+        return bool(value)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise OperandTypeError(argument, "True or False", describe(value)) from error
+
+
 cdef object _integer(object value, str argument, str expected):
     # Tensors have __index__ too, but a tensor is not its own address.
     if _is_array(value):
         raise OperandTypeError(
-            argument, expected, f"{_describe(value)}; pass its address (data_ptr())")
+            argument, expected, f"{describe(value)}; pass its address (data_ptr())")
     try:
         return operator.index(value)
-    except TypeError:
-        raise OperandTypeError(argument, expected, _describe(value)) from None
+    except TypeError as error:
+        raise OperandTypeError(argument, expected, describe(value)) from error
 
 
 cdef bint _is_array(object value):
@@ -105,19 +114,10 @@ cdef object _host_value(object value, str argument):
     try:
         on_host = value.__dlpack_device__()[0] in (DL_CPU, DL_CUDA_HOST)
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise OperandTypeError(argument, expected, f"{_describe(value)}: {error}") from error
+        raise OperandTypeError(argument, expected, f"{describe(value)}: {error}") from error
     if not on_host:
-        raise OperandTypeError(argument, expected, f"{_describe(value)} in device memory")
+        raise OperandTypeError(argument, expected, f"{describe(value)} in device memory")
     try:
         return value.item()
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-        raise OperandTypeError(argument, expected, f"{_describe(value)}: {error}") from error
-
-
-cdef str _describe(object value):
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"an int of {value.bit_length()} bits"  # Python refuses to print the largest ones
-    if isinstance(value, (int, float, str, bytes)) or value is None:
-        text = repr(value)
-        return text if len(text) <= 40 else f"{text[:37]}..."
-    return f"an object of type {type(value).__name__}"
+        raise OperandTypeError(argument, expected, f"{describe(value)}: {error}") from error

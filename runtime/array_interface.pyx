@@ -1,6 +1,7 @@
 # cython: language_level=3, freethreading_compatible=True
 """`__cuda_array_interface__` (versions 0 to 3) → DLTensor: the oldest way to share memory."""
 from array import array
+from itertools import islice
 
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
 
@@ -9,7 +10,7 @@ from cudnn_bindgen.runtime.dlpack cimport (
     DL_BFLOAT, DL_BOOL, DL_COMPLEX, DL_CUDA, DL_FLOAT, DL_INT, DL_UINT, DLTensor,
 )
 
-from cudnn_bindgen.runtime.errors import OperandError
+from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
 
 # typestr's kind → DLDataTypeCode.
 _CODES = {"b": DL_BOOL, "c": DL_COMPLEX, "f": DL_FLOAT, "i": DL_INT, "u": DL_UINT}
@@ -25,16 +26,19 @@ cdef bint read_array_interface(
 ) except? -1:
     """Read the dict; what it says of sizes is kept in `owned`. True if the array is read-only."""
     try:
-        shape = tuple(interface["shape"])
+        shape = tuple(islice(interface["shape"], _MAX_RANK + 1))
         code, bits = _data_type(interface["typestr"])
         data, is_read_only = interface["data"]
         strides = _strides(shape, interface.get("strides"), bits // 8)
         memory = array("q", (*shape, *strides, 0))
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        own_stream = interface.get("stream")
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        kind = type(error).__name__
         raise OperandError(
-            argument, "a complete __cuda_array_interface__", f"{interface!r:.80}: {error}"
+            argument, "a complete __cuda_array_interface__",
+            f"{describe(interface)}: {kind} {error}"
         ) from error
-    _check_stream(interface.get("stream"), argument, stream)
+    _check_stream(own_stream, argument, stream)
     owned.append(memory)
     address_of_sizes, _ = memory.buffer_info()
     cdef int64_t* sizes = <int64_t*><uintptr_t>address_of_sizes
@@ -83,10 +87,15 @@ cdef tuple _strides(tuple shape, object given, int size):
 cdef int _check_stream(object producer, str argument, void* stream) except -1:
     """The array's own stream must be that of the call: nobody would wait for it otherwise."""
     cdef uintptr_t own = <uintptr_t>stream
-    if producer is None or producer == (own or _LEGACY_STREAM):
+    if producer is None:
+        return 0
+    if not isinstance(producer, int):
+        raise OperandTypeError(
+            argument, "None or an int as the stream of its array interface", describe(producer))
+    if producer == (own or _LEGACY_STREAM):
         return 0
     raise OperandError(
         argument,
         f"an array whose work is on stream {own or _LEGACY_STREAM}, that of the call",
-        f"one on stream {producer}: pass that one as `stream`, or wait for it",
+        f"one on stream {describe(producer)}: pass that one as `stream`, or wait for it",
     )

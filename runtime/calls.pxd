@@ -1,6 +1,9 @@
 """Counting the calls that are inside a graph's plan, so that what retires a plan can wait for them.
 
 Waiting is for the calls that came in so far, not for a moment without calls, which may never come.
+
+No Python code runs inside: a finalizer, a signal handler or a debugger may close the graph, and
+would wait for its own call. What a call lacks, or must raise, is a value until it has left.
 """
 from libcpp.atomic cimport atomic
 from libcpp.mutex cimport mutex

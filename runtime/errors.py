@@ -4,6 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+# Digits and characters of a value that a message shows.
+_MOST = 40
+
+
+def describe(value: object) -> str:
+    """Say what a caller gave: in a few words, whatever it is, and without calling its methods."""
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, int):
+        # Python refuses to print the largest ones.
+        bits = value.bit_length()
+        return int.__repr__(value) if bits <= 128 else f"an int of {bits} bits"
+    if isinstance(value, float):
+        return float.__repr__(value)
+    for kind in (str, bytes):
+        if isinstance(value, kind):
+            text = repr(kind.__getitem__(value, slice(_MOST)))
+            whole = kind.__len__(value) <= _MOST and len(text) <= _MOST
+            return text if whole else f"{text[: _MOST - 3]}..."
+    return f"an object of type {type(value).__name__}"
+
 
 class BindingError(RuntimeError):
     """Base of all errors of the runtime."""

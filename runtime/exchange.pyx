@@ -10,7 +10,7 @@ from cpython.exc cimport PyErr_SetString
 from cpython.object cimport PyTypeObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
 
 from cudnn_bindgen.runtime.arguments cimport address, convert_address
 from cudnn_bindgen.runtime.array_interface cimport read_array_interface
@@ -22,7 +22,7 @@ from cudnn_bindgen.runtime.tensor_checks cimport (
     GIVEN_ADDRESS, GIVEN_READ_ONLY, GIVEN_TENSOR, Given,
 )
 
-from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError
+from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
 
 cdef extern from * nogil:
     """
@@ -140,7 +140,7 @@ cdef Given read_exchanged(
         managed.tensor = NULL
         _refuse(item, argument)
     owned.append(managed)
-    return _from_versioned(managed.tensor, out, owned)
+    return _from_versioned(managed.tensor, argument, out, owned)
 
 
 cdef Given read_other(object item, str argument, void* stream, DLTensor* out, list owned) except *:
@@ -152,12 +152,12 @@ cdef Given read_other(object item, str argument, void* stream, DLTensor* out, li
         return GIVEN_READ_ONLY if read_array_interface(
             interface, argument, stream, out, owned) else GIVEN_TENSOR
     data_ptr = getattr(item, "data_ptr", None)
-    if data_ptr is not None:
+    if callable(data_ptr):
         out.data = address(data_ptr(), argument)
         out.byte_offset = 0
         return GIVEN_ADDRESS
     if not hasattr(item, "__index__") or isinstance(item, bool):
-        raise OperandTypeError(argument, _EXPECTED, describe_object(item))
+        raise OperandTypeError(argument, _EXPECTED, describe(item))
     out.data = convert_address(item, argument)
     out.byte_offset = 0
     return GIVEN_ADDRESS
@@ -177,9 +177,13 @@ cdef void* stream_address(object stream) except? NULL:
     """A cudaStream_t from what frameworks call a stream."""
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
-        version, value = protocol() if callable(protocol) else protocol
-        if version != 0:
-            raise OperandError("stream", "version 0 of __cuda_stream__", str(version))
+        pair = protocol() if callable(protocol) else protocol
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise OperandTypeError(
+                "stream", "version and address from __cuda_stream__", describe(pair))
+        version, value = pair
+        if not isinstance(version, int) or version != 0:
+            raise OperandError("stream", "version 0 of __cuda_stream__", describe(version))
         return address(value, "stream")
     for name in ("cuda_stream", "ptr"):
         value = getattr(stream, name, None)
@@ -230,13 +234,15 @@ cdef Given _read_dlpack(
             capsule = item.__dlpack__(**keywords)
     except Exception as error:
         raise OperandError(
-            argument, "a tensor that can be shared", f"{describe_object(item)}: {error}"
+            argument, "a tensor that can be shared", f"{describe(item)}: {error}"
         ) from error
     owned.append(_hold(capsule))
     if PyCapsule_IsValid(capsule, "dltensor_versioned"):
         return _from_versioned(
             <DLManagedTensorVersioned*>PyCapsule_GetPointer(capsule, "dltensor_versioned"),
-            out, owned)
+            argument, out, owned)
+    if not PyCapsule_IsValid(capsule, "dltensor"):
+        raise OperandTypeError(argument, "a DLPack capsule from __dlpack__", describe(capsule))
     out[0] = (<DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")).dl_tensor
     _add_strides(out, owned)
     return GIVEN_TENSOR
@@ -249,11 +255,12 @@ cdef _Capsule _hold(object capsule):
 
 
 cdef Given _from_versioned(
-    const DLManagedTensorVersioned* managed, DLTensor* out, list owned
+    const DLManagedTensorVersioned* managed, str argument, DLTensor* out, list owned
 ) except *:
     if managed.version.major != DL_MAJOR_VERSION:
-        raise BufferError(
-            f"DLPack version {managed.version.major}.{managed.version.minor}, not 1")
+        raise OperandError(
+            argument, f"version {DL_MAJOR_VERSION} of DLPack",
+            f"version {managed.version.major}.{managed.version.minor}")
     out[0] = managed.dl_tensor
     _add_strides(out, owned)
     return GIVEN_READ_ONLY if managed.flags & DL_FLAG_READ_ONLY else GIVEN_TENSOR
@@ -262,7 +269,7 @@ cdef Given _from_versioned(
 cdef int _add_strides(DLTensor* tensor, list owned) except -1:
     """Row-major strides, which older producers leave out."""
     cdef int64_t* strides
-    cdef int64_t following = 1
+    cdef uint64_t following = 1  # wraps where no memory holds so much: refused as a layout
     cdef int axis
     if tensor.strides != NULL or tensor.ndim <= 0:
         return 0
@@ -271,14 +278,9 @@ cdef int _add_strides(DLTensor* tensor, list owned) except -1:
     strides = <int64_t*>PyByteArray_AS_STRING(memory)
     for axis in range(tensor.ndim - 1, -1, -1):
         strides[axis] = following
-        following *= max(1, tensor.shape[axis])
+        following *= <uint64_t>max(<int64_t>1, tensor.shape[axis])
     tensor.strides = strides
     return 0
-
-
-cdef str describe_object(object item):
-    """What an object is that is no tensor."""
-    return "None" if item is None else f"an object of type {type(item).__name__}"
 
 
 cdef int _refuse(object item, str argument) except -1:
@@ -288,7 +290,7 @@ cdef int _refuse(object item, str argument) except -1:
     except Exception as error:
         first_line = str(error).partition("\n")[0]  # PyTorch adds its C++ stack
         raise OperandError(
-            argument, "a tensor with device memory", f"{describe_object(item)}: {first_line}"
+            argument, "a tensor with device memory", f"{describe(item)}: {first_line}"
         ) from error
 
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, freethreading_compatible=True
 """What the frontend takes for an operand, as a generated `execute` takes it: address or number."""
 from cpython.long cimport PyLong_CheckExact
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uintptr_t
 
 from cudnn_bindgen.runtime.arguments cimport address
 from cudnn_bindgen.runtime.dlpack cimport (
@@ -37,7 +37,7 @@ cdef object buffer_address(object item, str argument, object stream, list owned)
             return PyLong_FromVoidPtr(<char*>tensor.data + tensor.byte_offset)
         _clear_error()  # types that DLPack does not know have an address, too
     data_ptr = getattr(item, "data_ptr", None)
-    if data_ptr is not None:
+    if callable(data_ptr):
         return data_ptr()
     read_other(item, argument, address(stream, "stream"), &tensor, owned)
     return PyLong_FromVoidPtr(<char*>tensor.data + tensor.byte_offset)
@@ -84,6 +84,7 @@ cdef object _scalar_at(object where, object operand):
     """The frontend takes an int for the host address of a scalar, in the scalar's type."""
     if where == 0:
         raise OperandError(operand.argument, "the host address of a value", "0")
+    where = <uintptr_t>address(where, operand.argument)
     data = ctypes.string_at(where, SCALAR_BYTES[operand.data_type])
     if operand.data_type == "BFLOAT16":
         return struct.unpack("<f", b"\0\0" + data)[0]

@@ -12,7 +12,7 @@ from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.frontend_buffers cimport buffer_address, scalar_value
 
-from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError
+from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
 
 cdef extern from "Python.h":
     ctypedef struct PyTupleObject:
@@ -128,7 +128,8 @@ cdef class FrontendCall:
         if isinstance(key, str):
             slot = self._names.get(key, -1)
             if slot is None:
-                raise OperandError("tensor_dict", "a name of one operand", f"{key!r}: use its uid")
+                raise OperandError(
+                    "tensor_dict", "a name of one operand", f"{describe(key)}: use its uid")
             return slot
         return self._slots.get(key if isinstance(key, int) else key.get_uid(), -1)
 
@@ -154,7 +155,7 @@ cdef class FrontendCall:
         for uid, item in zip(tensor_uids, tensors):
             slot = self._slot_of(uid)
             if slot >= 0 and items[slot] != NULL:
-                raise OperandError("tensor_uids", "distinct uids", f"{uid!r} twice")
+                raise OperandError("tensor_uids", "distinct uids", f"{describe(uid)} twice")
             self._put(items, slot, item, stream, owned)
         return 0
 
@@ -237,4 +238,4 @@ cdef int64_t _integer(object number) except? -1:
     try:
         return number
     except (TypeError, OverflowError) as error:
-        raise OperandTypeError("overrides", "ints of 64 bits", repr(number)) from error
+        raise OperandTypeError("overrides", "ints of 64 bits", describe(number)) from error

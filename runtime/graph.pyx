@@ -10,22 +10,23 @@ from libc.stdint cimport int64_t, uintptr_t
 from cudnn_bindgen.runtime.calls cimport enter_call, leave_call, wait_for_calls
 from cudnn_bindgen.runtime.capture cimport CAPTURING, NOT_CAPTURING, capture_state
 from cudnn_bindgen.runtime.described cimport describe_graph
-from cudnn_bindgen.runtime.device_plan cimport loaded_plans, plan_on_device
+from cudnn_bindgen.runtime.device_plan cimport chosen_plan, handle_of_call
 from cudnn_bindgen.runtime.driver cimport CUstream
-from cudnn_bindgen.runtime.handle cimport Handle, current_handle
+from cudnn_bindgen.runtime.handle cimport Handle
 from cudnn_bindgen.runtime.launch cimport launch_loaded
 from cudnn_bindgen.runtime.library cimport driver_api, is_forked
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, destroy_unneeded_plans, keep_for_capture
-from cudnn_bindgen.runtime.missing_plan cimport choose_first, make_missing_plan
+from cudnn_bindgen.runtime.missing_plan cimport choose_first
+from cudnn_bindgen.runtime.obstacle cimport Obstacle, Stop, overcome
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.overridden cimport check_strides, overridden_size
 from cudnn_bindgen.runtime.plan cimport Plan
 from cudnn_bindgen.runtime.plan_set cimport PlanSet, load_set, unload_set
 from cudnn_bindgen.runtime.record cimport POLICY_RECORD
-from cudnn_bindgen.runtime.refusals cimport refuse_address, refuse_workspace
+from cudnn_bindgen.runtime.refusals cimport refuse_address
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.status cimport Failure, raise_cudnn
-from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT, workspace_block
+from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT, held_block
 
 from cudnn_bindgen.runtime.errors import PlanNotLoadedError, RuntimeAbiError
 from cudnn_bindgen.runtime.metadata import SCALAR_BYTES
@@ -38,7 +39,6 @@ cdef enum:
     OPERAND_PROOF = 16
     WORKSPACE_PROOF = 256
     RECORDS_BY_SCALARS = 4       # records of each stream; graphs with overrides keep more
-    MISSING = -2                 # what a call returns that did nothing: its plan has to be made
 
 _registered = []                 # keeps alive what graphs point to
 
@@ -125,20 +125,15 @@ cdef int64_t overridden_workspace_size(void* graph, void* overrides) except -1:
     """`graph_workspace_size` under `overrides` of make_overrides, which may be NULL."""
     cdef Graph* self = <Graph*>graph
     cdef OverrideValues* values = <OverrideValues*>overrides
-    cdef int64_t size = MISSING
-    cdef int side
+    cdef Obstacle obstacle
+    cdef Stop stop
     if values != NULL and values.uids.empty():
         values = NULL
     while True:
-        with nogil:
-            side = enter_call(&self.calls)
-            try:
-                size = _workspace_size(self, values)
-            finally:
-                leave_call(&self.calls, side)
-        if size != MISSING:
-            return size
-        make_missing_plan(self, NULL)
+        stop = _find_size(self, handle_of_call(self, NULL), values, &obstacle)
+        if stop == Stop.NOWHERE:
+            return obstacle.size
+        overcome(self, stop, &obstacle, values, -1, NULL)
 
 
 cdef int replace_plans(void* graph, tuple plans, object make_missing) except -1:
@@ -221,17 +216,22 @@ cdef int _enter(
             return refuse_address(self, slot, slots[slot])
     if <uintptr_t>workspace & (WORKSPACE_ALIGNMENT - 1):
         return refuse_address(self, -1, workspace)
-    cdef int side, result = MISSING
+    cdef Handle* handle
+    cdef Obstacle obstacle
+    cdef Stop stop
+    cdef int side
     while True:
+        handle = handle_of_call(self, stream)
+        if device >= 0 and handle.device != device:
+            return 1 + handle.device
         side = enter_call(&self.calls)
-        try:
-            result = _execute(self, slots, overrides, workspace, workspace_bytes, stream, device)
-        finally:
-            leave_call(&self.calls, side)
-        if result != MISSING:
-            return result
+        stop = _execute(
+            self, handle, slots, overrides, workspace, workspace_bytes, stream, &obstacle)
+        leave_call(&self.calls, side)
+        if stop == Stop.NOWHERE:
+            return 0
         with gil:
-            make_missing_plan(self, stream)
+            overcome(self, stop, &obstacle, overrides, workspace_bytes, stream)
 
 
 cdef inline bint _may_be_null(Graph* self, int slot, OverrideValues* overrides) noexcept nogil:
@@ -240,50 +240,57 @@ cdef inline bint _may_be_null(Graph* self, int slot, OverrideValues* overrides) 
     return self.may_be_null[slot]
 
 
-cdef int _execute(
-    Graph* self, void** slots, OverrideValues* overrides, void* workspace,
-    int64_t workspace_bytes, CUstream stream, int device
-) except -1 nogil:
-    cdef PlanSet* plans = loaded_plans(self)
-    cdef Handle* handle = current_handle(stream, self.owner)
-    if device >= 0 and handle.device != device:
-        return 1 + handle.device
-    cdef LoadedPlan* loaded = plan_on_device(self, plans, handle)
+cdef Stop _execute(
+    Graph* self, Handle* handle, void** slots, OverrideValues* overrides, void* workspace,
+    int64_t workspace_bytes, CUstream stream, Obstacle* obstacle
+) noexcept nogil:
+    cdef LoadedPlan* loaded = chosen_plan(self, handle)
     if loaded == NULL:
-        return MISSING
+        return Stop.AT_PLAN
     cdef Plan* plan = loaded.by_device[handle.device].load()
     cdef int state = capture_state(driver_api(), stream)
-    cdef int64_t size
+    cdef Stop stop
     if overrides != NULL:
-        check_strides(self, loaded, overrides)
+        stop = check_strides(self, loaded, overrides, obstacle)
+        if stop != Stop.NOWHERE:
+            return stop
     if workspace == NULL or workspace_bytes >= 0:
-        size = _size(self, loaded, handle, plan, overrides)
-        if 0 <= workspace_bytes < size:
-            return refuse_workspace(size, workspace_bytes)
-        if workspace == NULL and size > 0:
-            workspace = workspace_block(handle, stream, state, size)
-    if state == CAPTURING:
-        keep_for_capture(loaded, stream)
+        stop = _size(loaded, handle, plan, overrides, obstacle)
+        if stop != Stop.NOWHERE:
+            return stop
+        if 0 <= workspace_bytes < obstacle.size:
+            return Stop.AT_SMALL_WORKSPACE
+        if workspace == NULL and obstacle.size > 0:
+            stop = held_block(handle, stream, state, obstacle, &workspace)
+            if stop != Stop.NOWHERE:
+                return stop
+    if state == CAPTURING and keep_for_capture(loaded, stream, &obstacle.failure) < 0:
+        return Stop.AT_FAILURE
     return launch_loaded(
         self, loaded, handle, plan, slots, overrides, <char*>workspace, stream,
-        state == NOT_CAPTURING)
+        state == NOT_CAPTURING, &obstacle.failure)
 
 
-cdef int64_t _workspace_size(Graph* self, OverrideValues* overrides) except -1 nogil:
-    cdef PlanSet* plans = loaded_plans(self)
-    cdef Handle* handle = current_handle(NULL, self.owner)
-    cdef LoadedPlan* loaded = plan_on_device(self, plans, handle)
-    if loaded == NULL:
-        return MISSING
-    return _size(self, loaded, handle, loaded.by_device[handle.device].load(), overrides)
+cdef Stop _find_size(
+    Graph* self, Handle* handle, OverrideValues* overrides, Obstacle* obstacle
+) noexcept nogil:
+    cdef int side = enter_call(&self.calls)
+    cdef Stop stop = Stop.AT_PLAN
+    cdef LoadedPlan* loaded = chosen_plan(self, handle)
+    if loaded != NULL:
+        stop = _size(loaded, handle, loaded.by_device[handle.device].load(), overrides, obstacle)
+    leave_call(&self.calls, side)
+    return stop
 
 
-cdef inline int64_t _size(
-    Graph* self, LoadedPlan* loaded, Handle* handle, const Plan* plan, OverrideValues* overrides
-) except -1 nogil:
+cdef inline Stop _size(
+    LoadedPlan* loaded, Handle* handle, const Plan* plan, OverrideValues* overrides,
+    Obstacle* obstacle
+) noexcept nogil:
     if overrides != NULL:
-        return overridden_size(self, loaded, handle, plan, overrides)
-    return loaded.frontend_workspace + plan.workspace_size
+        return overridden_size(loaded, handle, plan, overrides, obstacle)
+    obstacle.size = loaded.frontend_workspace + plan.workspace_size
+    return Stop.NOWHERE
 
 
 cdef int _retire(Graph* self, PlanSet* plans) except -1:

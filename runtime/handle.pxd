@@ -3,6 +3,7 @@ from libc.stdint cimport uint64_t
 from cudnn_bindgen.runtime.cudnn cimport cudnnHandle_t
 from cudnn_bindgen.runtime.driver cimport CUcontext, CUdevice, CUstream
 from cudnn_bindgen.runtime.record cimport RecordStore
+from cudnn_bindgen.runtime.status cimport Failure
 
 
 # One cuDNN handle of one context. Owned by one thread at a time, which alone reads and writes it.
@@ -17,6 +18,7 @@ cdef struct Handle:
     size_t workspace_size
     CUstream workspace_stream
     uint64_t workspace_stream_id
+    uint64_t workspace_capture   # whose graph owns the block, too; 0: none
     uint64_t workspace_epoch
     RecordStore* records         # launch records made through this handle; NULL at first
 
@@ -26,4 +28,4 @@ cdef inline CUstream no_stream() noexcept nogil:
 
 
 cdef Handle* current_handle(CUstream stream, void* owner) except NULL nogil
-cdef int use_stream(Handle* handle, CUstream stream, void* owner) except -1 nogil
+cdef int use_stream(Handle* handle, CUstream stream, Failure* failure) noexcept nogil

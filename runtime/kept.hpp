@@ -20,6 +20,16 @@ struct UserObjectCalls {
     int (*retain)(void* graph, void* object, unsigned references, unsigned flags);
 };
 
+// The id of the capture that goes on on `stream`, which the driver never uses twice; 0 if there is
+// none, or it is broken.
+inline uint64_t capture_id(const UserObjectCalls& driver, void* stream) {
+    int status = 0;
+    uint64_t capture = 0;
+    void* graph = nullptr;
+    driver.get_capture_info(stream, &status, &capture, &graph, nullptr, nullptr);
+    return status == 1 ? capture : 0;
+}
+
 // What its maker and any number of CUDA graphs share. The driver counts for us: a captured graph,
 // its clones, its parents and what is instantiated from them share one reference, which is dropped
 // when the last of them is gone and their launches have run (CUDA programming guide, user objects).

@@ -1,4 +1,5 @@
 """Things that captured CUDA graphs need: declarations only, the C++ is in kept.hpp."""
+from libc.stdint cimport uint64_t
 
 cdef extern from "kept.hpp" namespace "cudnn_bindgen" nogil:
     cppclass UserObjectCalls:
@@ -6,6 +7,8 @@ cdef extern from "kept.hpp" namespace "cudnn_bindgen" nogil:
         void* create
         void* release
         void* retain
+
+    uint64_t capture_id(const UserObjectCalls& driver, void* stream)
 
     cppclass Kept:
         Kept(void* what, void (*unneeded)(void* what) noexcept nogil)

@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.cudnn cimport CUDNN_STATUS_SUCCESS
@@ -12,17 +13,15 @@ from cudnn_bindgen.runtime.driver cimport (
 from cudnn_bindgen.runtime.handle cimport Handle, no_stream, use_stream
 from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, fill_pack, prepare_workspace
+from cudnn_bindgen.runtime.obstacle cimport Stop
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
-from cudnn_bindgen.runtime.overridden cimport raise_overridden
 from cudnn_bindgen.runtime.plan cimport Plan, launch_plan
 from cudnn_bindgen.runtime.record cimport (
-    LEAVES_STREAM, POLICY_DIRECT, STAYS_ON_STREAM, STREAM_UNKNOWN, NodeDescription, RecordedCall,
+    LEAVES_STREAM, POLICY_DIRECT, STREAM_UNKNOWN, NodeDescription, RecordedCall,
     describe_launch, find_stream_use, launch_recorded,
 )
 from cudnn_bindgen.runtime.registered cimport Graph
-from cudnn_bindgen.runtime.status cimport Failure, check_driver, raise_cudnn
-
-from cudnn_bindgen.runtime.errors import BindingError, StreamError
+from cudnn_bindgen.runtime.status cimport Failure
 
 cdef enum:
     STACK_SLOTS = 64             # a larger graph takes one malloc a call
@@ -43,11 +42,12 @@ cdef struct Call:
     char* scalars                # room for 8 bytes a scalar
 
 
-cdef int launch_loaded(
+cdef Stop launch_loaded(
     Graph* graph, LoadedPlan* loaded, Handle* handle, Plan* plan, void** slots,
-    OverrideValues* overrides, char* workspace, CUstream stream, bint may_record
-) except -1 nogil:
-    """Enqueue the plan once on `stream`. Raises CudnnError, DriverError, StreamError.
+    OverrideValues* overrides, char* workspace, CUstream stream, bint may_record,
+    Failure* failure
+) noexcept nogil:
+    """Enqueue the plan once on `stream`, or say at what it stopped; `failure` is of AT_FAILURE.
 
     `may_record`: the stream is not being captured. A captured graph gets the launch's own nodes.
     """
@@ -57,30 +57,33 @@ cdef int launch_loaded(
     if slots_needed > STACK_SLOTS:
         room = <void**>malloc(3 * slots_needed * sizeof(void*))
         if room == NULL:
-            with gil:
-                raise MemoryError
+            failure.call = NULL
+            return Stop.AT_FAILURE
     else:
         slots_needed = STACK_SLOTS
     cdef Call call
+    cdef Stop stop
     _assemble(
         &call, graph, loaded, handle, plan, slots, overrides, workspace, room, slots_needed)
-    try:
-        if may_record and graph.policy.load() != POLICY_DIRECT:
-            if _launch_recorded(&call, stream):
-                return 0
-        # On the default streams all comes right: the legacy one waits for the others.
-        if <size_t>stream > CU_STREAM_PER_THREAD or not may_record:
-            if plan.stream_use.load() != STAYS_ON_STREAM:
-                _check_stream(&call, stream, not may_record)
-        use_stream(handle, stream, graph.owner)
-        return _launch_direct(&call)
-    finally:
-        if room != memory:
-            free(room)
+    if may_record and graph.policy.load() != POLICY_DIRECT and _launch_recorded(&call, stream):
+        stop = Stop.NOWHERE
+    else:
+        stop = _check_stream(&call, stream, not may_record)
+        if stop == Stop.NOWHERE:
+            stop = _launch_direct(&call, stream, failure)
+    if room != memory:
+        free(room)
+    return stop
 
 
-cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, Plan* plan):
-    """Record the plan for made-up addresses and return its nodes; nothing is launched."""
+cdef void describe_loaded(
+    Graph* graph, LoadedPlan* loaded, Handle* handle, Plan* plan,
+    vector[NodeDescription]& nodes, string& reason
+) noexcept nogil:
+    """Record the plan for made-up addresses and tell its nodes; nothing is launched.
+
+    `reason` becomes why it cannot be recorded, if it cannot.
+    """
     cdef size_t room_slots = max(loaded.uids.size(), <size_t>graph.slots + 1)
     cdef vector[void*] room
     cdef vector[void*] slots
@@ -89,7 +92,6 @@ cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, Plan
     cdef size_t slot
     cdef Call call
     cdef RecordedCall recorded
-    cdef vector[NodeDescription] nodes
     room.resize(3 * room_slots)
     slots.resize(graph.slots)
     zeros.resize(graph.slots)
@@ -101,21 +103,7 @@ cdef list describe_loaded(Graph* graph, LoadedPlan* loaded, Handle* handle, Plan
         &call, graph, loaded, handle, plan, slots.data(), NULL, made_up + (slots.size() << 32),
         room.data(), room_slots)
     _as_recorded(&call, NULL, &recorded)
-    reason = describe_launch(recorded, nodes)
-    if not reason.empty():
-        raise BindingError(f"the launch cannot be recorded: {reason.decode()}")
-    return [
-        {
-            "kind": node.kind.decode(),
-            "function": node.function.decode(),
-            "grid": tuple(node.grid),
-            "block": tuple(node.block),
-            "shared_bytes": node.shared_bytes,
-            "bytes": node.bytes,
-            "patches": [(patch.offset, patch.operand, patch.addend) for patch in node.patches],
-        }
-        for node in nodes
-    ]
+    (&reason)[0] = describe_launch(recorded, nodes)
 
 
 cdef void _assemble(
@@ -137,8 +125,8 @@ cdef void _assemble(
     call.scalars = <char*>(room + 2 * room_slots)
 
 
-cdef int _check_stream(Call* call, CUstream stream, bint in_capture) except -1 nogil:
-    """Refuse a launch that would compute something wrong, because a part of it leaves the stream.
+cdef Stop _check_stream(Call* call, CUstream stream, bint in_capture) noexcept nogil:
+    """Stop a launch that would compute something wrong, because a part of it leaves the stream.
 
     Some engines of cuDNN launch a kernel on the legacy stream, whatever stream the handle has: a
     capture misses it, and on a non-blocking stream it runs too early or too late. Seen once for
@@ -146,32 +134,31 @@ cdef int _check_stream(Call* call, CUstream stream, bint in_capture) except -1 n
     """
     cdef RecordedCall recorded
     cdef unsigned int flags = 0
+    # On the default streams all comes right: the legacy one waits for the others.
+    if <size_t>stream <= CU_STREAM_PER_THREAD and not in_capture:
+        return Stop.NOWHERE
     if call.plan.stream_use.load() == STREAM_UNKNOWN:
         _as_recorded(call, stream, &recorded)
         find_stream_use(recorded)
     if call.plan.stream_use.load() != LEAVES_STREAM:
-        return 0
-    if not in_capture:
-        if driver_api().stream_get_flags(stream, &flags) != CUDA_SUCCESS:
-            return 0  # no stream: cuDNN says so
-        if not flags & CU_STREAM_NON_BLOCKING:
-            return 0
-    with gil:
-        raise StreamError((<tuple>call.graph.owner)[0], in_capture)
+        return Stop.NOWHERE
+    if in_capture:
+        return Stop.AT_CAPTURE
+    # What is no stream cuDNN refuses.
+    if driver_api().stream_get_flags(stream, &flags) == CUDA_SUCCESS:
+        if flags & CU_STREAM_NON_BLOCKING:
+            return Stop.AT_STREAM
+    return Stop.NOWHERE
 
 
-cdef int _launch_direct(Call* call) except -1 nogil:
-    cdef Failure failure
-    failure.of_driver = False
-    if _enqueue(call, call.slots, call.workspace, call.handle.stream, &failure) < 0:
-        if failure.of_driver:
-            return check_driver(failure.call, failure.status)
-        if call.overrides != NULL:
-            return raise_overridden(&failure, call.graph, call.overrides)
-        return raise_cudnn(failure.call, failure.status, call.graph.owner)
+cdef Stop _launch_direct(Call* call, CUstream stream, Failure* failure) noexcept nogil:
+    if use_stream(call.handle, stream, failure) < 0:
+        return Stop.AT_FAILURE
+    if _enqueue(call, call.slots, call.workspace, call.handle.stream, failure) < 0:
+        return Stop.AT_FAILURE
     call.graph.counts.direct.fetch_add(1)
     call.graph.counts.last_path.store(POLICY_DIRECT)
-    return 0
+    return Stop.NOWHERE
 
 
 cdef int _enqueue(

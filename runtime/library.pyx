@@ -41,7 +41,8 @@ cdef extern from * nogil:
 CUDNN = "libcudnn.so.9"
 DRIVER = "libcuda.so.1"
 
-_lock = threading.Lock()
+# What runs while a thread looks, a signal handler or a finalizer, may need a library, too.
+_lock = threading.RLock()
 cdef CudnnApi _cudnn
 cdef DriverApi _driver
 # Set once, after every function pointer of the table is.
@@ -140,6 +141,8 @@ cdef int _resolve_cudnn() except -1:
     if _cudnn_ready.load() != NULL:
         return 0
     cdef void* library = _find_cudnn()
+    if _cudnn_ready.load() != NULL:
+        return 0
     cdef CudnnApi* api = &_cudnn
     (<void**>&api.get_version)[0] = _symbol(library, b"cudnnGetVersion", CUDNN)
     (<void**>&api.get_error_string)[0] = _symbol(library, b"cudnnGetErrorString", CUDNN)
@@ -160,9 +163,9 @@ cdef int _resolve_cudnn() except -1:
 
 
 cdef int _resolve_driver() except -1:
+    cdef void* library = _open(DRIVER, 0)
     if _driver_ready.load() != NULL:
         return 0
-    cdef void* library = _open(DRIVER, 0)
     if library == NULL:
         raise LibraryNotFoundError(
             f"no NVIDIA driver: {dlerror().decode(errors='replace')}. A generated module can be "

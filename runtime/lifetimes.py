@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cudnn_bindgen.runtime.errors import OperandTypeError
+from cudnn_bindgen.runtime.errors import OperandTypeError, describe
 
 
 def record_stream(stream: object, *tensors: object) -> None:
@@ -24,16 +24,16 @@ def record_stream(stream: object, *tensors: object) -> None:
     Raises
     ------
     OperandTypeError
-        An object is no PyTorch tensor: keep it alive until the stream was synchronised.
+        An object is no PyTorch tensor: keep it alive until the stream was synchronised. Or the
+        stream is none.
     """
+    torch = sys.modules.get("torch")
     tensors = tuple(item for item in tensors if item is not None and not isinstance(item, int))
     for tensor in tensors:
-        if not hasattr(tensor, "record_stream"):
-            kind = f"an object of type {type(tensor).__name__}"
-            raise OperandTypeError("tensors", "PyTorch tensors", kind)
-    if tensors:
-        cuda = sys.modules["torch"].cuda
-        address = getattr(stream, "cuda_stream", stream)
-        for tensor in tensors:
-            external = cuda.ExternalStream(address, device=tensor.device)
-            tensor.record_stream(external)
+        if torch is None or not isinstance(tensor, torch.Tensor):
+            raise OperandTypeError("tensors", "PyTorch tensors", describe(tensor))
+    address = getattr(stream, "cuda_stream", stream)
+    if not isinstance(address, int) or isinstance(address, bool) or not 0 <= address < 1 << 64:
+        raise OperandTypeError("stream", "a cudaStream_t as int", describe(address))
+    for tensor in tensors:
+        tensor.record_stream(torch.cuda.ExternalStream(address, device=tensor.device))

@@ -53,6 +53,17 @@ cdef cppclass LoadedPlan:
     PlanRecords records          # launch records of it, on all handles
     Kept* held                   # by captured CUDA graphs, too
 
+cdef inline int64_t most_workspace() noexcept nogil:
+    """More bytes than any device has; sums of a few of these fit int64."""
+    return <int64_t>1 << 60
+
+
+cdef inline bint has_sum(const LoadedPlan* loaded, int64_t size) noexcept nogil:
+    """Whether the frontend's workspace and `size` bytes of cuDNN's can be added up."""
+    return 0 <= size <= most_workspace() - loaded.frontend_workspace
+
+
+cdef int check_size(object module, object size) except -1
 cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object parts) except NULL
 cdef int fill_pack(
     LoadedPlan* loaded, int count, void** slots, char* workspace, void** pack
@@ -62,5 +73,5 @@ cdef int prepare_workspace(
     Failure* failure
 ) noexcept nogil
 cdef int unload(LoadedPlan* loaded, Failure* failure) noexcept nogil
-cdef int keep_for_capture(LoadedPlan* loaded, CUstream stream) except -1 nogil
+cdef int keep_for_capture(LoadedPlan* loaded, CUstream stream, Failure* failure) noexcept nogil
 cdef void destroy_unneeded_plans() noexcept nogil

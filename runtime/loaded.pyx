@@ -5,7 +5,7 @@ All of a call's variant pack but the caller's own slots is decided here, when th
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport PyObject
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint64_t, uintptr_t
 from libc.string cimport memcpy
 from libcpp.atomic cimport atomic
 from libcpp.vector cimport vector
@@ -14,9 +14,9 @@ from cudnn_bindgen.runtime.driver cimport CUDA_SUCCESS, CUdeviceptr, CUstream, D
 from cudnn_bindgen.runtime.kept cimport Kept, Unneeded
 from cudnn_bindgen.runtime.library cimport driver_api, is_forked
 from cudnn_bindgen.runtime.plan cimport Plan, destroy_plan
-from cudnn_bindgen.runtime.status cimport Failure, check_driver
+from cudnn_bindgen.runtime.status cimport Failure
 
-from cudnn_bindgen.runtime.errors import PlanMismatchError
+from cudnn_bindgen.runtime.errors import PlanMismatchError, describe
 
 cdef extern from "Python.h":
     void increment_reference "Py_INCREF"(object)
@@ -63,6 +63,13 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
         if size > operand.alignment:
             what = f"an alignment of {operand.argument} of"
             raise PlanMismatchError(module, what, str(size), str(operand.alignment))
+    check_size(module, parts.workspace_size)
+    for _, operation, offset, values in parts.workspace_parts:
+        size = 4 * len(values) if operation == COPY else int(values[0]) if operation == ZERO else 0
+        if not 0 <= offset <= parts.workspace_size - size:
+            raise PlanMismatchError(
+                module, "bytes of workspace", f"from {offset} to {offset + size}",
+                f"from 0 to {parts.workspace_size}")
     loaded = new LoadedPlan()
     loaded.held = new Kept(loaded, _note_unneeded)
     try:
@@ -72,6 +79,16 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
         del loaded
         raise
     return loaded
+
+
+cdef int check_size(object module, object size) except -1:
+    """Raise PlanMismatchError for more workspace, the frontend's and cuDNN's, than any device has.
+    """
+    if not 0 <= size <= most_workspace():
+        raise PlanMismatchError(
+            module, "a workspace of", f"{describe(size)} bytes",
+            f"at most {most_workspace()} bytes")
+    return 0
 
 
 cdef int _lay_out(LoadedPlan* loaded, dict slots, object parts) except -1:
@@ -143,7 +160,8 @@ cdef int fill_pack(
         pack[filled] = workspace + loaded.parts[i].offset
         filled += 1
     for i in range(loaded.replacements.size()):
-        pack[filled] = <char*>slots[loaded.replacements[i].source] + loaded.replacements[i].offset
+        pack[filled] = <void*>(
+            <uintptr_t>slots[loaded.replacements[i].source] + loaded.replacements[i].offset)
         filled += 1
     return filled
 
@@ -155,21 +173,21 @@ cdef int prepare_workspace(
     """Enqueue the copies and memsets that must precede each launch."""
     cdef size_t i
     cdef const WorkspacePart* part
+    cdef const char* call = NULL
     cdef int status
     for i in range(loaded.parts.size()):
         part = &loaded.parts[i]
         status = CUDA_SUCCESS
         if part.operation == COPY and part.size:
-            failure.call = "cuMemcpyHtoDAsync"
+            call = "cuMemcpyHtoDAsync"
             status = driver.copy_to_device(
                 <CUdeviceptr>(workspace + part.offset), part.values, part.size, stream)
         elif part.operation == ZERO and part.size:
-            failure.call = "cuMemsetD8Async"
+            call = "cuMemsetD8Async"
             status = driver.set_bytes(
                 <CUdeviceptr>(workspace + part.offset), 0, part.size, stream)
         if status != CUDA_SUCCESS:
-            failure.status = status
-            failure.of_driver = True
+            failure[0] = Failure(call, status, True)
             return -1
     return 0
 
@@ -189,12 +207,16 @@ cdef int unload(LoadedPlan* loaded, Failure* failure) noexcept nogil:
     return _destroy(loaded, failure) if loaded.held.let_go() else 0
 
 
-cdef int keep_for_capture(LoadedPlan* loaded, CUstream stream) except -1 nogil:
+cdef int keep_for_capture(LoadedPlan* loaded, CUstream stream, Failure* failure) noexcept nogil:
     """Let the CUDA graph that `stream` is being captured into own the plan as well."""
+    cdef int status
     # Whoever captures again and again, and closes in between, frees what was captured before.
     destroy_unneeded_plans()
-    return check_driver(
-        "cuGraphRetainUserObject", loaded.held.hold(driver_api().user_objects, stream))
+    status = loaded.held.hold(driver_api().user_objects, stream)
+    if status == CUDA_SUCCESS:
+        return 0
+    failure[0] = Failure("cuGraphRetainUserObject", status, True)
+    return -1
 
 
 cdef void destroy_unneeded_plans() noexcept nogil:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from itertools import islice
 from typing import NamedTuple
 
-from cudnn_bindgen.runtime.errors import OperandError
+from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
 from cudnn_bindgen.runtime.tensor_types import STORED
 
 
@@ -143,19 +145,46 @@ def arguments_by_uid(
     Raises
     ------
     OperandError
-        A uid is missing or names no operand of the graph.
+        It is no mapping, or a uid is missing or names no operand of the graph.
     """
+    if not isinstance(arguments, Mapping):
+        raise OperandTypeError(
+            "arguments", "a mapping from uids to addresses and values", describe(arguments)
+        )
     values = []
     for operand in operands:
         value = arguments.get(operand.uid, operand.default)
         if value is None:
-            got = f"uids {', '.join(map(repr, arguments))}"
+            given = [describe(uid) for uid in islice(arguments, len(operands) + 1)]
+            got = f"uids {', '.join(given)}"
             raise OperandError(operand.argument, f"an entry for uid {operand.uid}", got)
         values.append(value)
     uids = [operand.uid for operand in operands]
     unknown = [uid for uid in arguments if uid not in uids]
     if unknown:
         raise OperandError(
-            "arguments", f"uids among {', '.join(map(str, uids))}", f"uid {unknown[0]!r}"
+            "arguments", f"uids among {', '.join(map(str, uids))}", f"uid {describe(unknown[0])}"
         )
     return values
+
+
+def plan_source(plan: object) -> bytes | str:
+    """Return what `load_plan` was given: a file's content, or its path as text.
+
+    Raises
+    ------
+    OperandError
+        It is neither.
+    """
+    if isinstance(plan, (bytes, bytearray, memoryview)):
+        return bytes(plan)
+    expected = "bytes of a plan file, or its path"
+    try:
+        path = os.fsencode(plan)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise OperandTypeError("plan", expected, describe(plan)) from error
+    except UnicodeEncodeError as error:
+        raise OperandError("plan", expected, describe(plan)) from error
+    if b"\0" in path:
+        raise OperandError("plan", expected, describe(plan))
+    return os.fsdecode(path)

@@ -12,6 +12,7 @@ cdef int make_outputs(
     Graph* graph, TensorCall* call, PyObject** given, void* stream, list owned
 ) except -1
 cdef void* read_workspace(
-    object workspace, void* stream, bint check, int* device, int64_t* size, list owned
+    const TensorCall* call, object workspace, void* stream, bint check, int* device, int64_t* size,
+    list owned
 ) except? NULL
 cdef void* stream_of_framework(const TensorCall* call, PyObject** given) except? NULL

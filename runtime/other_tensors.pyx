@@ -4,7 +4,7 @@ import sys
 
 from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.arguments cimport address
@@ -16,7 +16,7 @@ from cudnn_bindgen.runtime.refusals cimport operand_name
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.tensor_checks cimport (
     CUDA, CUDA_MANAGED, GIVEN_ADDRESS, GIVEN_READ_ONLY, NOT_YET_READ, UNKNOWN_DEVICE, Given,
-    TensorCall,
+    TensorCall, find_user_of,
 )
 from cudnn_bindgen.runtime.tensor_layout cimport (
     LayoutKind, Region, Span, Strided, find_span,
@@ -65,11 +65,13 @@ cdef int make_outputs(
 
 
 cdef void* read_workspace(
-    object workspace, void* stream, bint check, int* device, int64_t* size, list owned
+    const TensorCall* call, object workspace, void* stream, bint check, int* device, int64_t* size,
+    list owned
 ) except? NULL:
     """The workspace's address; `size` becomes its bytes where they are known.
 
-    `device` is that of the call's tensors, and becomes the workspace's where they have none.
+    `device` is that of the call's tensors, and becomes the workspace's where they have none. With
+    `check` no tensor may share its memory.
     """
     cdef DLTensor tensor
     cdef Given how
@@ -80,7 +82,7 @@ cdef void* read_workspace(
         how = _read(workspace, "workspace", stream, &tensor, owned)
         memory = <char*>tensor.data + tensor.byte_offset
         if check and how != GIVEN_ADDRESS:
-            size[0] = _check_workspace(&tensor, how, device)
+            size[0] = _check_workspace(call, &tensor, how, device)
     if <uintptr_t>memory & (WORKSPACE_ALIGNMENT - 1):
         raise tensor_errors.workspace_alignment_error(WORKSPACE_ALIGNMENT, <uintptr_t>memory)
     return memory
@@ -152,14 +154,17 @@ cdef object _make(Graph* graph, const TensorCall* call, int slot, object like):
     )
 
 
-cdef int64_t _check_workspace(const DLTensor* tensor, Given how, int* device) except -1:
-    """Bytes of a tensor that can be workspace: writable, dense, on the device."""
+cdef int64_t _check_workspace(
+    const TensorCall* call, const DLTensor* tensor, Given how, int* device
+) except -1:
+    """Bytes of a tensor that can be workspace: writable, dense, on the device, no operand's."""
     cdef Region region = Region(
-        0, Strided(tensor.shape, tensor.strides, tensor.ndim),
+        <uintptr_t>tensor.data + tensor.byte_offset,
+        Strided(tensor.shape, tensor.strides, tensor.ndim),
         tensor.dtype.bits * tensor.dtype.lanes)
     cdef Span span = find_span(region)
-    cdef int64_t elements = 1
-    cdef int axis
+    cdef uint64_t elements = 1
+    cdef int axis, user
     if tensor.device.device_type not in (CUDA, CUDA_MANAGED):
         raise tensor_errors.device_type_error("workspace", tensor.device.device_type)
     if tensor.device.device_type == CUDA:
@@ -171,9 +176,13 @@ cdef int64_t _check_workspace(const DLTensor* tensor, Given how, int* device) ex
     if how == GIVEN_READ_ONLY:
         raise tensor_errors.read_only_error("workspace")
     for axis in range(tensor.ndim):
-        elements *= tensor.shape[axis]
-    if elements == 0:
-        return 0
-    if span.last - span.first + 1 != <uintptr_t>((elements * region.element_bits + 7) // 8):
+        if tensor.shape[axis] == 0:
+            return 0
+        elements *= <uint64_t>tensor.shape[axis]
+    # Of more elements than any memory has, which might have wrapped, the span is all of it.
+    if span.last - span.first + 1 != (elements * <uint64_t>region.element_bits + 7) // 8:
         raise tensor_errors.workspace_gaps_error()
+    user = find_user_of(region, call[0])
+    if user >= 0:
+        raise tensor_errors.shared_workspace_error(operand_name(call, user))
     return elements * region.element_bits // 8

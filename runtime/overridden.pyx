@@ -4,7 +4,8 @@ from libc.stdint cimport int64_t
 
 from cudnn_bindgen.runtime.handle cimport Handle
 from cudnn_bindgen.runtime.library cimport cudnn_api
-from cudnn_bindgen.runtime.loaded cimport LoadedPlan
+from cudnn_bindgen.runtime.loaded cimport LoadedPlan, has_sum
+from cudnn_bindgen.runtime.obstacle cimport Obstacle, Stop
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.plan cimport Plan, ask_workspace_size
 from cudnn_bindgen.runtime.registered cimport Graph
@@ -17,10 +18,10 @@ cdef enum:
     SIZE_SINCE = 92300
 
 
-cdef int check_strides(
-    Graph* graph, const LoadedPlan* loaded, OverrideValues* overrides
-) except -1 nogil:
-    """Refuse a stride that breaks an alignment the plan counts on, as the frontend does.
+cdef Stop check_strides(
+    Graph* graph, const LoadedPlan* loaded, OverrideValues* overrides, Obstacle* obstacle
+) noexcept nogil:
+    """Find a stride that breaks an alignment the plan counts on, as the frontend does.
 
     Each axis counts that has more than one element and a stride other than 1 (node_interface.h,
     misaligned_stride_dimension). Asked once for each value.
@@ -29,7 +30,7 @@ cdef int check_strides(
     cdef int slot, axis
     cdef int64_t bits
     if overrides.checked_for == loaded.id:
-        return 0
+        return Stop.NOWHERE
     for index in range(loaded.aligned.size()):
         slot = loaded.aligned[index].slot
         if slot >= graph.operands or not overrides.has(slot):
@@ -39,41 +40,49 @@ cdef int check_strides(
             if overrides.dim(slot)[axis] <= 1 or overrides.stride(slot)[axis] == 1:
                 continue
             if overrides.stride(slot)[axis] * bits % (8 * loaded.aligned[index].alignment):
-                return _refuse_stride(graph, loaded, overrides, index, axis)
+                obstacle.slot = slot
+                obstacle.axis = axis
+                obstacle.alignment = loaded.aligned[index].alignment
+                return Stop.AT_STRIDE
     overrides.checked_for = loaded.id
-    return 0
+    return Stop.NOWHERE
 
 
-cdef int64_t overridden_size(
-    Graph* graph, LoadedPlan* loaded, Handle* handle, const Plan* plan, OverrideValues* overrides
-) except -1 nogil:
-    """Bytes of workspace for a call; asks cuDNN once for each value, 9.23 and newer."""
-    cdef Failure failure
+cdef Stop overridden_size(
+    LoadedPlan* loaded, Handle* handle, const Plan* plan, OverrideValues* overrides,
+    Obstacle* obstacle
+) noexcept nogil:
+    """Find the bytes of workspace for a call; asks cuDNN once for each value, 9.23 and newer."""
     cdef int64_t size = 0
     if overrides.sized_for == loaded.id and overrides.sized_on == handle.device:
-        return overrides.workspace_size
+        obstacle.size = overrides.workspace_size
+        return Stop.NOWHERE
     if cudnn_api().get_plan_workspace_size == NULL or cudnn_api().get_version() < SIZE_SINCE:
         size = plan.workspace_size
     elif not loaded.sizes.find(handle.device, overrides[0], &size):
-        if ask_workspace_size(cudnn_api(), handle, plan, overrides, &size, &failure) < 0:
-            return raise_overridden(&failure, graph, overrides)
+        if ask_workspace_size(
+                cudnn_api(), handle, plan, overrides, &size, &obstacle.failure) < 0:
+            return Stop.AT_FAILURE
+        if not has_sum(loaded, size):
+            obstacle.frontend_size = loaded.frontend_workspace
+            obstacle.size = size
+            return Stop.AT_LARGE_WORKSPACE
         loaded.sizes.keep(handle.device, overrides[0], size)
-    overrides.workspace_size = loaded.frontend_workspace + size
+    obstacle.size = overrides.workspace_size = loaded.frontend_workspace + size
     overrides.sized_for = loaded.id
     overrides.sized_on = handle.device
-    return overrides.workspace_size
+    return Stop.NOWHERE
 
 
 cdef int raise_overridden(
     Failure* failure, Graph* graph, const OverrideValues* overrides
-) except -1 nogil:
+) except -1:
     """Raise what cuDNN said, with the values that were asked of it."""
-    with gil:
-        try:
-            return raise_cudnn(failure.call, failure.status, graph.owner)
-        except CudnnError as error:
-            error.add_overrides(describe_values(graph, overrides))
-            raise
+    try:
+        return raise_cudnn(failure.call, failure.status, graph.owner)
+    except CudnnError as error:
+        error.add_overrides(describe_values(graph, overrides))
+        raise
 
 
 cdef str describe_values(Graph* graph, const OverrideValues* overrides):
@@ -86,14 +95,13 @@ cdef str describe_values(Graph* graph, const OverrideValues* overrides):
     )
 
 
-cdef int _refuse_stride(
-    Graph* graph, const LoadedPlan* loaded, const OverrideValues* overrides, size_t index, int axis
-) except -1 nogil:
-    with gil:
-        slot = loaded.aligned[index].slot
-        name, axes, _ = (<tuple>graph.override_shapes)[slot]
-        raise OperandError(
-            f"{name}.{axes[axis]}",
-            f"a stride of a multiple of {loaded.aligned[index].alignment} bytes",
-            f"{overrides.stride(slot)[axis]} elements",
-        )
+cdef int refuse_stride(
+    Graph* graph, const OverrideValues* overrides, const Obstacle* obstacle
+) except -1:
+    """Raise what check_strides has found."""
+    name, axes, _ = (<tuple>graph.override_shapes)[obstacle.slot]
+    raise OperandError(
+        f"{name}.{axes[obstacle.axis]}",
+        f"a stride of a multiple of {obstacle.alignment} bytes",
+        f"{overrides.stride(obstacle.slot)[obstacle.axis]} elements",
+    )

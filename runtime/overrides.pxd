@@ -12,6 +12,7 @@ cdef void free_overrides(void* overrides) noexcept
 cdef int override_slot(void* overrides, int slot, object dim, object stride) except -1
 cdef int override_operand(void* overrides, object operand, object dim, object stride) except -1
 cdef int override_symbols(void* overrides, tuple numbers) except -1
+cdef int refuse_overrides(str module, object given) except -1
 cdef int reset_overrides(void* overrides) except -1
 cdef bint equal_overrides(void* overrides, void* other) noexcept
 cdef Py_hash_t hash_overrides(void* overrides) except? -1

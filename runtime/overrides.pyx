@@ -20,8 +20,9 @@ cdef extern from "Python.h":
 
 import operator
 import os
+from itertools import islice
 
-from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError
+from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
 
 # Records of each stream that graphs with overrides keep, unless set_launch_policy says otherwise.
 RECORDS_ENVIRONMENT = "CUDNN_BINDGEN_RECORDS"
@@ -99,7 +100,7 @@ cdef int _capacity(object records, str where) except -1:
     except TypeError:
         number = 0
     if not 1 <= number <= MAX_RECORDS:
-        raise ValueError(f"{where}: expected 1 to {MAX_RECORDS}, got {records!r}")
+        raise OperandError(where, f"1 to {MAX_RECORDS}", describe(records))
     return number
 
 
@@ -122,11 +123,12 @@ cdef int override_operand(void* overrides, object operand, object dim, object st
     """`override_slot` of the operand with a name or uid."""
     cdef Graph* graph = _graph_of(overrides)
     shapes, operands = <tuple>graph.override_shapes, <tuple>graph.operand_data
-    for slot in range(len(shapes)):
-        if operand in (shapes[slot][0], operands[slot].uid) and not isinstance(operand, bool):
-            return override_slot(overrides, slot, dim, stride)
+    if isinstance(operand, (str, int)) and not isinstance(operand, bool):
+        for slot in range(len(shapes)):
+            if operand in (shapes[slot][0], operands[slot].uid):
+                return override_slot(overrides, slot, dim, stride)
     known = ", ".join(f"{shape[0]} ({operands[slot].uid})" for slot, shape in enumerate(shapes))
-    raise OperandError("operand", f"one of {known}", repr(operand))
+    raise OperandError("operand", f"one of {known}", describe(operand))
 
 
 cdef int override_slot(void* overrides, int slot, object dim, object stride) except -1:
@@ -165,8 +167,14 @@ cdef int override_symbols(void* overrides, tuple numbers) except -1:
     if refused.why == 0:
         return 0
     names = <tuple>_graph_of(overrides).override_names
-    said = ", ".join(f"{n}={number}" for n, number in zip(names, numbers) if number is not None)
+    said = ", ".join([
+        f"{name}={taken[index]}" for index, name in enumerate(names) if given[index]])
     return _check(values, refused, said)
+
+
+cdef int refuse_overrides(str module, object given) except -1:
+    """Raise that an argument is no Overrides of the module."""
+    raise OperandTypeError("overrides", f"an Overrides of {module}, or None", describe(given))
 
 
 cdef int reset_overrides(void* overrides) except -1:
@@ -195,9 +203,14 @@ cdef Graph* _graph_of(void* overrides) noexcept:
 cdef int _fill(
     vector[int64_t]* numbers, vector[char]* given, object items, str name, tuple axes, str what
 ) except -1:
-    items = tuple(items)
+    try:
+        # One too many shows that there are more, of what may not end.
+        items = tuple(islice(iter(items), len(axes) + 1))
+    except TypeError as error:
+        raise OperandTypeError(name, f"a sequence of {what}", describe(items)) from error
     if len(items) != len(axes):
-        raise OperandError(name, f"{len(axes)} {what} ({', '.join(axes)})", str(len(items)))
+        got = str(len(items)) if len(items) < len(axes) else "more"
+        raise OperandError(name, f"{len(axes)} {what} ({', '.join(axes)})", got)
     for axis, item in zip(axes, items):
         if given != NULL:
             given.push_back(item is not None)
@@ -210,10 +223,10 @@ cdef int64_t _number(object item, object where) except? -1:
         raise OperandTypeError(where, "an int", "a bool")
     try:
         number = operator.index(item)
-    except TypeError:
-        raise OperandTypeError(where, "an int", f"{type(item).__name__}") from None
+    except TypeError as error:
+        raise OperandTypeError(where, "an int", f"{type(item).__name__}") from error
     if not -2**63 <= number < 2**63:
-        raise OperandError(where, "a number of 64 bits", str(number))
+        raise OperandError(where, "a number of 64 bits", describe(number))
     return number
 
 

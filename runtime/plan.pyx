@@ -153,6 +153,5 @@ cdef bint _set_overrides(
 cdef inline bint _call(Failure* failure, const char* name, int status) noexcept nogil:
     if status == CUDNN_STATUS_SUCCESS:
         return True
-    failure.call = name
-    failure.status = status
+    failure[0] = Failure(name, status, False)
     return False

@@ -24,5 +24,6 @@ cdef PlanSet* load_set(
     tuple owner, tuple operands, tuple plans, object make_missing
 ) except NULL
 cdef LoadedPlan* find_plan(const PlanSet* plans, DeviceKind kind) noexcept nogil
+cdef DeviceKind kind_of(const LoadedPlan* plan) noexcept nogil
 cdef vector[DeviceKind] kinds_of(const PlanSet* plans) noexcept nogil
 cdef int unload_set(PlanSet* plans, Failure* failure) noexcept nogil

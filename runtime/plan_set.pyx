@@ -53,16 +53,17 @@ cdef LoadedPlan* find_plan(const PlanSet* plans, DeviceKind kind) noexcept nogil
     return of_any_count
 
 
+cdef DeviceKind kind_of(const LoadedPlan* plan) noexcept nogil:
+    """What a plan is for."""
+    return DeviceKind(plan.sm, plan.sm_count, plan.cudnn_version)
+
+
 cdef vector[DeviceKind] kinds_of(const PlanSet* plans) noexcept nogil:
     """What each plan is for."""
     cdef vector[DeviceKind] kinds
-    cdef DeviceKind kind
     cdef size_t index
     for index in range(plans.plans.size()):
-        kind.sm = plans.plans[index].sm
-        kind.sm_count = plans.plans[index].sm_count
-        kind.cudnn_version = plans.plans[index].cudnn_version
-        kinds.push_back(kind)
+        kinds.push_back(kind_of(plans.plans[index]))
     return kinds
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from cudnn_bindgen.runtime.errors import OperandError
+from cudnn_bindgen.runtime.errors import OperandError, describe
 
 ENVIRONMENT = "CUDNN_BINDGEN_LAUNCH"
 
@@ -17,12 +17,12 @@ def policy_number(name: object, where: str = "policy") -> int:
 
     Raises
     ------
-    ValueError
+    OperandError
         There is none of that name.
     """
     # A caller may give anything, also what has no hash.
     if not isinstance(name, str) or name not in POLICIES:
-        raise ValueError(f"{where}: expected one of {', '.join(POLICIES)}, got {name!r}")
+        raise OperandError(where, f"one of {', '.join(POLICIES)}", describe(name))
     return POLICIES[name]
 
 
@@ -35,7 +35,7 @@ def makes_missing(on_missing: object) -> bool:
         It is neither "refuse" nor "plan".
     """
     if not isinstance(on_missing, str) or on_missing not in ("refuse", "plan"):
-        raise OperandError("on_missing", '"refuse" or "plan"', repr(on_missing))
+        raise OperandError("on_missing", '"refuse" or "plan"', describe(on_missing))
     return on_missing == "plan"
 
 

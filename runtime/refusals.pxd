@@ -9,4 +9,4 @@ cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) ex
 cdef str operand_name(const TensorCall* call, int slot)
 cdef int refuse_device(const TensorCall* call, int got, int current) except -1
 cdef int refuse_address(Graph* graph, int slot, void* address) except -1 nogil
-cdef int refuse_workspace(int64_t size, int64_t given) except -1 nogil
+cdef int refuse_workspace(int64_t size, int64_t given) except -1

@@ -34,10 +34,9 @@ cdef int refuse_address(Graph* graph, int slot, void* address) except -1 nogil:
         raise OperandError(operand.argument, f"{what}, a multiple of {operand.alignment}", got)
 
 
-cdef int refuse_workspace(int64_t size, int64_t given) except -1 nogil:
+cdef int refuse_workspace(int64_t size, int64_t given) except -1:
     """Raise that a workspace of `given` bytes is too small."""
-    with gil:
-        raise OperandError("workspace", f"at least {size} bytes", f"{given} bytes")
+    raise OperandError("workspace", f"at least {size} bytes", f"{given} bytes")
 
 
 cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1:
@@ -90,6 +89,8 @@ cdef class _Matcher:
     cdef int pack
 
     def __call__(self, dim, stride):
+        if max((*dim, *stride), default=0) >= 2**63:
+            return False
         cdef vector[int64_t] sizes = dim
         cdef vector[int64_t] strides = stride
         cdef Strided view = Strided(sizes.data(), strides.data(), <int>sizes.size())

@@ -100,7 +100,9 @@ struct TensorCall {
     }
     int count() const { return static_cast<int>(rules->operands.size()); }
     char* address_of(int slot) const {
-        return static_cast<char*>(tensors[slot].data) + tensors[slot].byte_offset;
+        const DLTensor& tensor = tensors[slot];
+        return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(tensor.data) +
+                                       tensor.byte_offset);
     }
     Region region_of(int slot) const {
         const DLTensor& tensor = tensors[slot];
@@ -210,6 +212,15 @@ inline Finding check_overlaps(const TensorCall& call, const Span* spans) {
 }
 
 }  // namespace detail
+
+// The first tensor that shares a byte with memory of the call's own, its workspace; -1: none does.
+inline int find_user_of(const Region& memory, const TensorCall& call) {
+    for (int slot = 0; slot < call.count(); ++slot) {
+        if (call.given[slot] == kGivenAddress) continue;
+        if (find_overlap(memory, call.region_of(slot)) != Overlap::kApart) return slot;
+    }
+    return -1;
+}
 
 // Null and misaligned addresses alone: for calls that are not checked. Fills `addresses`.
 inline Finding take_addresses(const TensorCall& call, void** addresses) {

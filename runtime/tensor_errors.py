@@ -114,6 +114,11 @@ def overlap_error(name: str, other: str, may_share: bool) -> OperandError:
     )
 
 
+def shared_workspace_error(name: str) -> OperandError:
+    """Return the error for a workspace that is memory of the operand `name`."""
+    return OperandError("workspace", "memory that no operand uses", f"memory that {name} uses, too")
+
+
 def workspace_alignment_error(alignment: int, address: int) -> OperandError:
     """Return the error for a workspace that is not aligned."""
     return OperandError("workspace", f"a multiple of {alignment}", f"0x{address:x}")

@@ -138,9 +138,6 @@ cdef object _run(
     call.expected = NULL
     if values != NULL and values.uids.empty():
         values = NULL
-    if values != NULL:
-        _take_shapes(rules, values, expected)
-        call.expected = expected
     cdef int left = _read_exchanged(&call, given, &first)
     queue = _stream(&call, given, first, stream)
     if left:
@@ -149,8 +146,14 @@ cdef object _run(
     if family != NULL:
         self = <Graph*>member_of_tensors(family, &call)
         call.rules = rules = <TensorRules*>self.tensors
+    if values != NULL:
+        _take_shapes(rules, values, expected)
+        call.expected = expected
     if left:
         make_outputs(self, &call, given, queue, owned)
+        # What made them may have run any Python code, and that have set other overrides.
+        if values != NULL:
+            _take_shapes(rules, values, expected)
     check = check and rules.is_checked.load()
     if check:
         finding = check_tensors(call, slots, &device)
@@ -160,7 +163,7 @@ cdef object _run(
         refuse_tensor(self, &call, finding)
     if workspace is not None:
         owned = [] if owned is None else owned
-        memory = read_workspace(workspace, queue, check, &device, &workspace_bytes, owned)
+        memory = read_workspace(&call, workspace, queue, check, &device, &workspace_bytes, owned)
     computes_nothing = values.computes_nothing() if values != NULL else rules.computes_nothing
     if not computes_nothing:
         current = execute_on_device(self, slots, values, memory, workspace_bytes, queue, device)

@@ -11,15 +11,16 @@ from libc.stdint cimport uint64_t, uintptr_t
 from libcpp.atomic cimport atomic
 
 from cudnn_bindgen.runtime.capture cimport (
-    NOT_CAPTURING, enter_context, leave_context, relax_capture, restore_capture,
+    NOT_CAPTURING, capture_state, enter_context, leave_context, relax_capture, restore_capture,
 )
 from cudnn_bindgen.runtime.driver cimport (
     CU_STREAM_PER_THREAD, CUcontext, CUDA_SUCCESS, CUdeviceptr, CUstream, DriverApi,
 )
-from cudnn_bindgen.runtime.handle cimport Handle
-from cudnn_bindgen.runtime.kept cimport Kept, Unneeded
+from cudnn_bindgen.runtime.handle cimport Handle, current_handle
+from cudnn_bindgen.runtime.kept cimport Kept, Unneeded, capture_id
 from cudnn_bindgen.runtime.library cimport driver_api, is_forked
-from cudnn_bindgen.runtime.status cimport check_driver
+from cudnn_bindgen.runtime.obstacle cimport Obstacle, Stop
+from cudnn_bindgen.runtime.status cimport Failure, check_driver
 
 from cudnn_bindgen.runtime.errors import WorkspaceError
 
@@ -33,7 +34,9 @@ cdef cppclass Block:
     size_t size
     Kept* held                   # by captured CUDA graphs, too
 
-_lock = threading.Lock()
+# A finalizer that runs while a thread holds it may need a block, too. So nothing that can run one
+# stands between reading and writing a block's entry.
+_lock = threading.RLock()
 _blocks = {}  # (context, stream id) -> address of its Block
 _retired = []  # addresses of outgrown Blocks
 _latest = {}  # (context, stream key) -> id of the stream that had this key last
@@ -43,29 +46,50 @@ cdef atomic[uint64_t] _epoch
 cdef Unneeded _unneeded
 
 
-cdef void* workspace_block(
-    Handle* handle, CUstream stream, int state, size_t size
-) except NULL nogil:
-    """At least `size` bytes for `stream` in the handle's context; `state`: of capture_state().
+cdef Stop held_block(
+    Handle* handle, CUstream stream, int state, Obstacle* obstacle, void** block
+) noexcept nogil:
+    """Find at least `obstacle.size` bytes for `stream` in the handle's context.
 
-    While the stream is being captured it gets the block it had before, which the captured graph
-    then keeps. Raises WorkspaceError, DriverError.
+    `state`: of capture_state(). While the stream is being captured it gets the block it had before,
+    which the captured graph then owns as well. AT_WORKSPACE: take_block comes first.
     """
     cdef const DriverApi* driver = driver_api()
-    cdef uint64_t stream_id
-    if state != NOT_CAPTURING:
-        with gil:
-            return _find_captured(driver, handle, stream, state, size)
-    stream_id = _stream_id(driver, handle, stream)
+    if state < 0:
+        obstacle.failure = Failure("cuStreamIsCapturing", -state, True)
+        return Stop.AT_FAILURE
     if (
-        handle.workspace_size >= size
+        handle.workspace_size >= <size_t>obstacle.size
         and handle.workspace_epoch == _epoch.load()
         and handle.workspace_stream == stream
-        and handle.workspace_stream_id == stream_id
+        and _is_of_stream(driver, handle, stream, state)
     ):
-        return handle.workspace
-    with gil:
-        return _find_or_take(driver, handle, stream, stream_id, size)
+        block[0] = handle.workspace
+        return Stop.NOWHERE
+    return Stop.AT_WORKSPACE
+
+
+cdef inline bint _is_of_stream(
+    const DriverApi* driver, Handle* handle, CUstream stream, int state
+) noexcept nogil:
+    if state == NOT_CAPTURING:
+        return handle.workspace_stream_id == _stream_id(driver, handle, stream)
+    return handle.workspace_capture == capture_id(driver.user_objects, stream)
+
+
+cdef int take_block(CUstream stream, size_t size, void* owner) except -1:
+    """Let held_block find at least `size` bytes. Raises WorkspaceError, DriverError.
+
+    `owner` is as in `raise_cudnn`.
+    """
+    cdef const DriverApi* driver = driver_api()
+    cdef Handle* handle = current_handle(stream, owner)
+    cdef int state = capture_state(driver, stream)
+    if state < 0:
+        check_driver("cuStreamIsCapturing", -state)
+    if state == NOT_CAPTURING:
+        return _find_or_take(driver, handle, stream, size, owner)
+    return _find_captured(driver, handle, stream, size, owner)
 
 
 def release_workspaces():
@@ -78,8 +102,8 @@ def release_workspaces():
     if is_forked():
         return
     with _lock:
-        _retired.extend(_blocks.values())
-        _blocks.clear()
+        while _blocks:
+            _retired.append(_blocks.popitem()[1])
         _latest.clear()
         _epoch.fetch_add(1)
         # One by one: if a block cannot be freed, the next call frees the rest.
@@ -91,7 +115,7 @@ def release_workspaces():
 def held_bytes():
     """Bytes in the blocks that calls may get; outgrown blocks not counted."""
     with _lock:
-        return sum([(<Block*><uintptr_t>block).size for block in _blocks.values()])
+        return sum([(<Block*><uintptr_t>block).size for block in list(_blocks.values())])
 
 
 cdef uint64_t _stream_id(const DriverApi* driver, Handle* handle, CUstream stream) noexcept nogil:
@@ -113,39 +137,42 @@ cdef uint64_t _stream_key(Handle* handle, CUstream stream) noexcept nogil:
     return <uint64_t><uintptr_t>stream
 
 
-cdef void* _find_or_take(
-    const DriverApi* driver, Handle* handle, CUstream stream, uint64_t stream_id, size_t size
-) except NULL:
+cdef int _find_or_take(
+    const DriverApi* driver, Handle* handle, CUstream stream, size_t size, void* owner
+) except -1:
+    cdef uint64_t epoch, stream_id = _stream_id(driver, handle, stream)
     cdef Block* block
     context = <uintptr_t>handle.context
+    place = (context, stream_id)
+    name = (context, _stream_key(handle, stream))
     with _lock:
-        block = <Block*><uintptr_t>_blocks.get((context, stream_id), 0)
+        epoch = _epoch.load()
+        block = <Block*><uintptr_t>_blocks.get(place, 0)
         if block == NULL or block.size < size:
             _free_unneeded()
-            outgrown = <uintptr_t>block
             block = _take(driver, handle.context, (size + GRANULE - 1) // GRANULE * GRANULE)
+            epoch = _epoch.load()
+            outgrown = _blocks.get(place, 0)
+            _blocks[place] = <uintptr_t>block
             if outgrown:
                 _retired.append(outgrown)
-            _blocks[context, stream_id] = <uintptr_t>block
-        _latest[context, _stream_key(handle, stream)] = stream_id
-        handle.workspace = <void*>block.address
-        handle.workspace_size = block.size
-        handle.workspace_stream = stream
-        handle.workspace_stream_id = stream_id
-        handle.workspace_epoch = _epoch.load()
-    return handle.workspace
+        _latest[name] = stream_id
+        _remember(current_handle(stream, owner), stream, stream_id, block, 0, epoch)
+    return 0
 
 
-cdef void* _find_captured(
-    const DriverApi* driver, Handle* handle, CUstream stream, int state, size_t size
-) except NULL:
+cdef int _find_captured(
+    const DriverApi* driver, Handle* handle, CUstream stream, size_t size, void* owner
+) except -1:
+    cdef uint64_t epoch
     cdef Block* block
     context = <uintptr_t>handle.context
-    if state < 0:
-        check_driver("cuStreamIsCapturing", -state)
+    name = (context, _stream_key(handle, stream))
     with _lock:
-        stream_id = _latest.get((context, _stream_key(handle, stream)))
-        block = <Block*><uintptr_t>_blocks.get((context, stream_id), 0)
+        stream_id = _latest.get(name, 0)
+        place = (context, stream_id)
+        epoch = _epoch.load()
+        block = <Block*><uintptr_t>_blocks.get(place, 0)
         if block == NULL or block.size < size:
             held = block.size if block != NULL else 0
             raise WorkspaceError(
@@ -154,7 +181,22 @@ cdef void* _find_captured(
                 "pass workspace_ptr"
             )
         check_driver("cuGraphRetainUserObject", block.held.hold(driver.user_objects, stream))
-        return <void*>block.address
+        _remember(
+            current_handle(stream, owner), stream, stream_id, block,
+            capture_id(driver.user_objects, stream), epoch)
+    return 0
+
+
+cdef void _remember(
+    Handle* handle, CUstream stream, uint64_t stream_id, const Block* block, uint64_t capture,
+    uint64_t epoch
+) noexcept:
+    handle.workspace = <void*>block.address
+    handle.workspace_size = block.size
+    handle.workspace_stream = stream
+    handle.workspace_stream_id = stream_id
+    handle.workspace_capture = capture
+    handle.workspace_epoch = epoch
 
 
 cdef Block* _take(const DriverApi* driver, CUcontext context, size_t size) except NULL:

@@ -162,7 +162,7 @@ def test_executing_when_the_driver_fails(attempts: Attempts, call: str, policy: 
 
 def test_executing_when_a_streams_id_is_unknown(attempts: Attempts) -> None:
     failures = list(attempts.fail_each("cuStreamGetId", 2))
-    assert failures == [None]
+    assert set(failures) == {None}
 
 
 def test_a_status_without_a_name(load_case: Load, place: Place, standin: Standin) -> None:

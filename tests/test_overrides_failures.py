@@ -118,6 +118,25 @@ def test_the_runtimes_block_is_large_enough_for_all(
     assert standin.violations("memory") == 0
 
 
+def test_workspace_that_no_device_has(
+    product: ModuleType, arrays: Make, standin: Standin, stream: int, ov: Any
+) -> None:
+    """cuDNN says of one call that it needs more than can be added up."""
+    product.load_plan(product_plan(growth=1 << 57, frontend_workspace=512))
+    operands = arrays()
+    ov.set(M=12)
+    for call in (
+        lambda: product.workspace_size(ov),
+        lambda: product.execute(*operands.arguments, stream=stream, overrides=ov),
+    ):
+        with pytest.raises(
+            PlanMismatchError, match=f"here is a workspace of at most {2**60} bytes"
+        ):
+            call()
+    assert operands.is_untouched()
+    operands.call(product, stream=stream)
+
+
 def test_inside_a_capture_the_block_does_not_grow(
     product: ModuleType, arrays: Make, standin: Standin, stream: int, ov: Any
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -355,3 +356,120 @@ def test_records_belong_to_the_plan_of_their_device(
         assert stats["direct"] == 36
     module.close()
     assert standin.live("exec") == 0
+
+
+# Numbers of multiprocessors, and sizes that no device has
+
+
+@pytest.mark.parametrize("entry", ["execute", "workspace_size", "load_plan"])
+def test_a_plan_alone_for_another_number_of_multiprocessors(
+    load: Load, place: Place, standin: Standin, entry: str
+) -> None:
+    """Where cuDNN refuses it, both numbers are told; cuDNN is asked, as it takes some."""
+    module = load("parts")
+    operands = place("parts")
+    plan = made_for("parts", (90, 114, 91900))
+    calls = {
+        "execute": lambda: module.execute(*operands.arguments),
+        "workspace_size": module.workspace_size,
+        "load_plan": lambda: module.load_plan(plan),
+    }
+    with standin.context(1):
+        module.load_plan(plan)
+    standin.fail("cudnnBackendFinalize", status=3007)
+    with pytest.raises(PlanMismatchError) as caught:
+        calls[entry]()
+    error = caught.value
+    assert (error.what, error.plan, error.here) == ("a number of multiprocessors of", "114", "132")
+    operands.check_untouched()
+    calls[entry]()
+    module.execute(*operands.arguments)
+    operands.check()
+
+
+@pytest.mark.parametrize("sm_count", [132, 0])
+@pytest.mark.parametrize("status", [3007, 3000])
+def test_what_cudnn_says_otherwise_of_a_plan_alone(
+    load: Load, standin: Standin, sm_count: int, status: int
+) -> None:
+    module = load("parts")
+    standin.fail("cudnnBackendFinalize", status=status)
+    with pytest.raises(CudnnError, match=str(status)):
+        module.load_plan(made_for("parts", (90, sm_count, 91900)))
+
+
+def resized(case: str, frontend: int, own: int) -> dict[str, Any]:
+    """Return a case's plan with other sizes of workspace: the frontend's and cuDNN's."""
+    parts = fields(CASES[case].plan)
+    text = json.loads(parts["text"])
+    text["standin"]["workspace"] = own
+    return parts | {"workspace_size": frontend, "text": json.dumps(text).encode()}
+
+
+MOST = 2**60
+
+
+@pytest.mark.parametrize(
+    ("frontend", "own"),
+    [
+        *((2**63 - 1, 4096), (2**63, 0), (10**5000, 0), (-1, 4096), (MOST + 1, 0), (MOST, 4096)),
+        *((4096, MOST), (4096, 2**63 - 1), (0, MOST + 1)),
+    ],
+    ids=range(9),  # Python refuses to print one of the sizes
+)
+def test_workspace_that_no_device_has(
+    load: Load,
+    place: Place,
+    standin: Standin,
+    monkeypatch: pytest.MonkeyPatch,
+    frontend: int,
+    own: int,
+) -> None:
+    module = load("thd")
+    operands = place("thd")
+    plan = resized("thd", frontend, own)
+    monkeypatch.setattr(plan_file, "read_plans", lambda *_: [plan])
+    with pytest.raises(PlanMismatchError, match=f"here is a workspace of at most {MOST} bytes"):
+        module.load_plan(b"")
+    assert standin.live("plan") == 0
+    module.load_plan()
+    module.execute(*operands.arguments)
+    operands.check()
+
+
+@pytest.mark.parametrize(("frontend", "own"), [(MOST, 0), (0, MOST), (MOST - 4096, 4096)])
+def test_workspace_that_nobody_has_memory_for(
+    load: Load,
+    place: Place,
+    standin: Standin,
+    monkeypatch: pytest.MonkeyPatch,
+    frontend: int,
+    own: int,
+) -> None:
+    module = load("thd")
+    operands = place("thd")
+    plan = resized("thd", frontend, own)
+    monkeypatch.setattr(plan_file, "read_plans", lambda *_: [plan])
+    module.load_plan(b"")
+    assert module.workspace_size() == MOST
+    with pytest.raises(DriverError, match="cuMemAlloc"):
+        module.execute(*operands.arguments)
+    operands.check_untouched()
+
+
+@pytest.mark.parametrize(
+    "part", [(50, 1, 0, (513.0,)), (50, 0, 509, (1.0,)), (50, 2, 513, ()), (50, 2, -1, ())]
+)
+def test_workspace_parts_outside_of_the_workspace(
+    load: Load, place: Place, standin: Standin, monkeypatch: pytest.MonkeyPatch, part: Any
+) -> None:
+    module = load("parts")
+    operands = place("parts")
+    parts = fields(CASES["parts"].plan)
+    assert parts["workspace_size"] == 512
+    changed = parts | {"workspace_parts": (*parts["workspace_parts"], part)}
+    monkeypatch.setattr(plan_file, "read_plans", lambda *_: [changed])
+    with pytest.raises(PlanMismatchError, match="here is bytes of workspace from 0 to 512"):
+        module.load_plan(b"")
+    module.execute(*operands.arguments)
+    operands.check()

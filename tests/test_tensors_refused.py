@@ -80,9 +80,9 @@ ANY: dict[str, tuple[Wrong, str]] = {
     ),
     "sparse": (lambda t: torch.eye(3).to_sparse(), "a tensor with device memory"),
     "none": (lambda t: None, "a tensor, or a device address as int, got None"),
-    "text": (lambda t: "q", "a tensor, or a device address as int, got an object of type str"),
-    "number": (lambda t: 1.5, "a tensor, or a device address as int, got an object of type float"),
-    "flag": (lambda t: True, "a tensor, or a device address as int, got an object of type bool"),
+    "text": (lambda t: "q", "a tensor, or a device address as int, got 'q'"),
+    "number": (lambda t: 1.5, "a tensor, or a device address as int, got 1.5"),
+    "flag": (lambda t: True, "a tensor, or a device address as int, got True"),
     "list": (lambda t: [1], "a tensor, or a device address as int, got an object of type list"),
     "negative": (lambda t: -1, "an address from 0 to 2**64 - 1, got -1"),
     "null": (lambda t: 0, "got address 0"),
@@ -335,6 +335,32 @@ def test_workspace(
     error = call.refuse("workspace", workspace(call.module.workspace_size()))
     assert error.argument == "workspace"
     assert message in str(error)
+
+
+@pytest.mark.parametrize("slot", range(12))
+def test_workspace_that_is_an_operand(refusing: Callable[[str], Refusing], slot: int) -> None:
+    """Inputs, too: the plan overwrites them."""
+    call = refusing("thd")
+    size = call.module.workspace_size()
+    name, tensor = list(call.tensors.by_name.items())[slot]
+    reach = sum((dim - 1) * step for dim, step in zip(tensor.shape, tensor.stride(), strict=True))
+    end = 2 * size + (reach + 1) * tensor.element_size()
+    arena = strided((end + size,), (1,), torch.uint8)
+    usable = arena[2 * size : end].view(tensor.dtype)
+    moved = on_device(usable.as_strided(tensor.shape, tensor.stride(), usable.storage_offset()))
+    assert moved.data_ptr() == arena.data_ptr() + 2 * size
+    for first in (2 * size, 2 * size - 128, (end - 1) // 128 * 128):
+        block = arena[first : first + size]
+        error = call.refuse("workspace", block, **{name: moved})
+        assert str(error) == (
+            f"workspace: expected memory that no operand uses, got memory that {name} uses, too"
+        )
+    beside = {"workspace": arena[size : 2 * size], name: moved}
+    call.module.run(**call.tensors.by_name | call.tensors.scalars | beside)
+    shared = {"workspace": arena[2 * size : 3 * size], name: moved}
+    call.module.run(**call.tensors.by_name | call.tensors.scalars | shared, check=False)
+    shared["workspace"] = arena.data_ptr() + 2 * size
+    call.module.run(**call.tensors.by_name | call.tensors.scalars | shared)
 
 
 @pytest.mark.parametrize("stream", ["0", -1, 1.5, True, object(), [0]])

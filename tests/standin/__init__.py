@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shlex
 import struct
 import subprocess
 import tempfile
@@ -45,6 +46,7 @@ _SOURCES = Path(__file__).parent
 _FLAGS = (
     *("-O2", "-g", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"),
     "-ffp-contract=off",  # fused multiply-adds would round differently from expected_outputs
+    *shlex.split(os.environ.get("CFLAGS", "")),
 )
 
 

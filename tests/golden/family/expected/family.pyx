@@ -21,7 +21,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from cudnn_bindgen.runtime.arguments cimport (
-    address, float64, int64,
+    address, flag, float64, int64,
 )
 from cudnn_bindgen.runtime.family cimport (
     close_family, execute_member, family_launch_stats, family_workspace_size, load_member,
@@ -31,7 +31,7 @@ from cudnn_bindgen.runtime.graph cimport (
     check_abi, graph_launch_nodes, graph_launch_path, graph_workspace_size,
 )
 
-from cudnn_bindgen.runtime.metadata import Member, Operand, PlanParts
+from cudnn_bindgen.runtime.metadata import Member, Operand, PlanParts, plan_source
 from cudnn_bindgen.runtime.policy import makes_missing
 
 check_abi(2)
@@ -199,12 +199,12 @@ def run(
     cdef PyObject* key_[2]
     key_[0] = <PyObject*>a_m
     key_[1] = <PyObject*>b_n
-    return run_member(_family, key_, given, slots, workspace, stream, check)
+    return run_member(_family, key_, given, slots, workspace, stream, flag(check, "check"))
 
 
 def set_checks(enabled):
     """Turn the checks of `run` on or off, for all calls of this module."""
-    set_family_checks(_family, enabled)
+    set_family_checks(_family, flag(enabled, "enabled"))
 
 
 def workspace_size(a_m, b_n):
@@ -226,6 +226,7 @@ def load_plan(plan=None, on_missing="refuse"):
         load_members(_family, plan_maker)
         return
     from cudnn_bindgen.codegen.plan_file import read_plans
+    plan = plan_source(plan)
     parts = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
     load_member(_family, parts, plan, plan_maker)
 

@@ -24,7 +24,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint16_t
 
 from cudnn_bindgen.runtime.arguments cimport (
-    address, bfloat16, float16, float32, float64, int32, int64,
+    address, bfloat16, flag, float16, float32, float64, int32, int64,
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
@@ -32,7 +32,7 @@ from cudnn_bindgen.runtime.graph cimport (
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
 from cudnn_bindgen.runtime.policy import makes_missing
 
 check_abi(2)
@@ -207,12 +207,12 @@ def run(
     slots[8] = &_count  # uid 6
     slots[9] = &_steps  # uid 7
     slots[10] = &_rate  # uid 8
-    return run_tensors(_graph, given, slots, workspace, stream, check, NULL)
+    return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
 def set_checks(enabled):
     """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, enabled)
+    set_tensor_checks(_graph, flag(enabled, "enabled"))
 
 
 def execute_uids(arguments, workspace_ptr=0, stream=0):
@@ -235,6 +235,7 @@ def load_plan(plan=None, on_missing="refuse"):
     plans = _PLANS
     if plan is not None:
         from cudnn_bindgen.codegen.plan_file import read_plans
+        plan = plan_source(plan)
         plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
     make_missing = None
     if is_made:

@@ -14,7 +14,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 from cudnn_bindgen.runtime.arguments cimport (
-    address,
+    address, flag,
 )
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
@@ -22,7 +22,7 @@ from cudnn_bindgen.runtime.graph cimport (
 )
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid
+from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
 from cudnn_bindgen.runtime.policy import makes_missing
 
 check_abi(2)
@@ -117,12 +117,12 @@ def run(
     given[0] = <PyObject*>image
     given[1] = <PyObject*>w
     given[2] = <PyObject*>y
-    return run_tensors(_graph, given, slots, workspace, stream, check, NULL)
+    return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
 def set_checks(enabled):
     """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, enabled)
+    set_tensor_checks(_graph, flag(enabled, "enabled"))
 
 
 def execute_uids(arguments, workspace_ptr=0, stream=0):
@@ -145,6 +145,7 @@ def load_plan(plan=None, on_missing="refuse"):
     plans = _PLANS
     if plan is not None:
         from cudnn_bindgen.codegen.plan_file import read_plans
+        plan = plan_source(plan)
         plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
     make_missing = None
     if is_made:
