@@ -19,7 +19,7 @@ from cudnn_bindgen.runtime.loaded cimport LoadedPlan, destroy_unneeded_plans, ke
 from cudnn_bindgen.runtime.missing_plan cimport choose_first
 from cudnn_bindgen.runtime.obstacle cimport Obstacle, Stop, overcome
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
-from cudnn_bindgen.runtime.overridden cimport check_strides, overridden_size
+from cudnn_bindgen.runtime.overridden cimport check_strides, needed_size
 from cudnn_bindgen.runtime.plan cimport Plan
 from cudnn_bindgen.runtime.plan_set cimport PlanSet, load_set, unload_set
 from cudnn_bindgen.runtime.record cimport POLICY_RECORD
@@ -255,7 +255,7 @@ cdef Stop _execute(
         if stop != Stop.NOWHERE:
             return stop
     if workspace == NULL or workspace_bytes >= 0:
-        stop = _size(loaded, handle, plan, overrides, obstacle)
+        stop = needed_size(loaded, handle, plan, overrides, obstacle)
         if stop != Stop.NOWHERE:
             return stop
         if 0 <= workspace_bytes < obstacle.size:
@@ -278,29 +278,18 @@ cdef Stop _find_size(
     cdef Stop stop = Stop.AT_PLAN
     cdef LoadedPlan* loaded = chosen_plan(self, handle)
     if loaded != NULL:
-        stop = _size(loaded, handle, loaded.by_device[handle.device].load(), overrides, obstacle)
+        stop = needed_size(
+            loaded, handle, loaded.by_device[handle.device].load(), overrides, obstacle)
     leave_call(&self.calls, side)
     return stop
-
-
-cdef inline Stop _size(
-    LoadedPlan* loaded, Handle* handle, const Plan* plan, OverrideValues* overrides,
-    Obstacle* obstacle
-) noexcept nogil:
-    if overrides != NULL:
-        return overridden_size(loaded, handle, plan, overrides, obstacle)
-    obstacle.size = loaded.frontend_workspace + plan.workspace_size
-    return Stop.NOWHERE
 
 
 cdef int _retire(Graph* self, PlanSet* plans) except -1:
     cdef Failure failure
     cdef int result
-    # Calls that the fork interrupted never leave.
-    if is_forked():
-        return 0
     destroy_unneeded_plans()
-    if plans == NULL:
+    # In a forked process, calls that the fork interrupted never leave.
+    if plans == NULL or is_forked():
         return 0
     with nogil:
         wait_for_calls(&self.calls)

@@ -225,10 +225,9 @@ cdef void destroy_unneeded_plans() noexcept nogil:
     Where cuDNN cannot, nobody is there to be told, and nothing to be tried again.
     """
     cdef Failure ignored
-    cdef void* loaded = _unneeded.take()
+    cdef void* loaded = NULL if is_forked() else _unneeded.take()
     while loaded != NULL:
-        if not is_forked():
-            _destroy(<LoadedPlan*>loaded, &ignored)
+        _destroy(<LoadedPlan*>loaded, &ignored)
         loaded = _unneeded.take()
 
 

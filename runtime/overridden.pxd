@@ -13,6 +13,18 @@ cdef Stop overridden_size(
     LoadedPlan* loaded, Handle* handle, const Plan* plan, OverrideValues* overrides,
     Obstacle* obstacle
 ) noexcept nogil
+
+cdef inline Stop needed_size(
+    LoadedPlan* loaded, Handle* handle, const Plan* plan, OverrideValues* overrides,
+    Obstacle* obstacle
+) noexcept nogil:
+    """Find the bytes of workspace for a call, whose `overrides` may be NULL: `obstacle.size`."""
+    if overrides != NULL:
+        return overridden_size(loaded, handle, plan, overrides, obstacle)
+    obstacle.size = loaded.frontend_workspace + plan.workspace_size
+    return Stop.NOWHERE
+
+
 cdef int refuse_stride(
     Graph* graph, const OverrideValues* overrides, const Obstacle* obstacle
 ) except -1
