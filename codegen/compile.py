@@ -198,6 +198,8 @@ def _compile(source: Path, directory: Path) -> None:
             source.stem,
             [str(_cythonize(copy, Path(scratch), source.parent.absolute()))],
             language="c++",
+            # Of the headers that a caller's `cimport` of ours may need.
+            include_dirs=[str(Path(cudnn_bindgen.__file__).parent / "runtime")],
             extra_compile_args=[*FLAGS],
         )
         command = build_ext(Distribution({"ext_modules": [module]}))

@@ -52,4 +52,4 @@ def test_a_wrong_environment_is_an_error_at_import(builds: Any, tmp_path: Any, w
     done = run(builds, build(tmp_path), wrong)
     got = wrong if wrong.isdecimal() else repr(wrong)
     message = f"CUDNN_BINDGEN_RECORDS: expected 1 to 4096, got {got}"
-    assert done.stderr.splitlines()[-1] == f"ValueError: {message}"
+    assert done.stderr.splitlines()[-1] == f"cudnn_bindgen.runtime.errors.OperandError: {message}"
