@@ -13,14 +13,15 @@ nox.options.sessions = ["lint", "test"]
 SANITIZED = [
     f"tests/test_{name}.py"
     for name in (
-        *("arguments", "captures", "describe", "execute", "failures", "failures_closing"),
+        *("arguments", "captured_graphs", "captures", "describe", "execute", "failures"),
+        "failures_closing",
         *("families_calls", "families_plans", "missing", "odd_arguments"),
         *("overrides", "overrides_calls", "overrides_failures", "overrides_packing"),
         *("overrides_records", "plan_sets", "plans", "plans_at_load", "records"),
         *("records_addresses", "records_failures", "records_lifetime", "records_policy"),
         *("records_streams", "reentry", "standin", "standin_graphs", "standin_launches"),
-        *("standin_overrides", "tensor_layout", "tensor_overlap", "threads", "threads_plans"),
-        "workspace",
+        *("standin_overrides", "stream_use", "tensor_layout", "tensor_overlap", "threads"),
+        *("threads_plans", "workspace"),
     )
 ]
 

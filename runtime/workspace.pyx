@@ -31,13 +31,12 @@ cdef size_t GRANULE = 1 << 20
 cdef cppclass Block:
     CUcontext context
     CUdeviceptr address
-    size_t size
     Kept* held                   # by captured CUDA graphs, too
 
 # A finalizer that runs while a thread holds it may need a block, too. So nothing that can run one
 # stands between reading and writing a block's entry.
 _lock = threading.RLock()
-_blocks = {}  # (context, stream id) -> address of its Block
+_blocks = {}  # (context, stream id) -> (address, size, address of the Block)
 _retired = []  # addresses of outgrown Blocks
 _latest = {}  # (context, stream key) -> id of the stream that had this key last
 # Counts releases: a block that a handle remembers from an earlier epoch is gone.
@@ -103,7 +102,7 @@ def release_workspaces():
         return
     with _lock:
         while _blocks:
-            _retired.append(_blocks.popitem()[1])
+            _retired.append(_blocks.popitem()[1][2])
         _latest.clear()
         _epoch.fetch_add(1)
         # One by one: if a block cannot be freed, the next call frees the rest.
@@ -115,7 +114,7 @@ def release_workspaces():
 def held_bytes():
     """Bytes in the blocks that calls may get; outgrown blocks not counted."""
     with _lock:
-        return sum([(<Block*><uintptr_t>block).size for block in list(_blocks.values())])
+        return sum([size for _, size, _ in list(_blocks.values())])
 
 
 cdef uint64_t _stream_id(const DriverApi* driver, Handle* handle, CUstream stream) noexcept nogil:
@@ -141,23 +140,24 @@ cdef int _find_or_take(
     const DriverApi* driver, Handle* handle, CUstream stream, size_t size, void* owner
 ) except -1:
     cdef uint64_t epoch, stream_id = _stream_id(driver, handle, stream)
-    cdef Block* block
     context = <uintptr_t>handle.context
     place = (context, stream_id)
     name = (context, _stream_key(handle, stream))
     with _lock:
         epoch = _epoch.load()
-        block = <Block*><uintptr_t>_blocks.get(place, 0)
-        if block == NULL or block.size < size:
+        address, held, _ = block = _blocks.get(place, (0, 0, 0))
+        if held < size:
             _free_unneeded()
             block = _take(driver, handle.context, (size + GRANULE - 1) // GRANULE * GRANULE)
             epoch = _epoch.load()
-            outgrown = _blocks.get(place, 0)
-            _blocks[place] = <uintptr_t>block
-            if outgrown:
-                _retired.append(outgrown)
+            outgrown = _blocks.get(place)
+            _blocks[place] = block
+            if outgrown is not None:
+                _retired.append(outgrown[2])
         _latest[name] = stream_id
-        _remember(current_handle(stream, owner), stream, stream_id, block, 0, epoch)
+        # Not of the Block: a finalizer may have released it by now, and the epoch tells.
+        address, held, _ = block
+        _remember(current_handle(stream, owner), stream, stream_id, address, held, 0, epoch)
     return 0
 
 
@@ -165,41 +165,41 @@ cdef int _find_captured(
     const DriverApi* driver, Handle* handle, CUstream stream, size_t size, void* owner
 ) except -1:
     cdef uint64_t epoch
-    cdef Block* block
     context = <uintptr_t>handle.context
     name = (context, _stream_key(handle, stream))
     with _lock:
         stream_id = _latest.get(name, 0)
         place = (context, stream_id)
         epoch = _epoch.load()
-        block = <Block*><uintptr_t>_blocks.get(place, 0)
-        if block == NULL or block.size < size:
-            held = block.size if block != NULL else 0
+        address, held, block = _blocks.get(place, (0, 0, 0))
+        if held < size:
             raise WorkspaceError(
                 f"{size} bytes of workspace are needed while the stream is being captured, and the "
                 f"runtime holds {held} for it; call once on this stream before the capture, or "
                 "pass workspace_ptr"
             )
-        check_driver("cuGraphRetainUserObject", block.held.hold(driver.user_objects, stream))
+        check_driver(
+            "cuGraphRetainUserObject",
+            (<Block*><uintptr_t>block).held.hold(driver.user_objects, stream))
         _remember(
-            current_handle(stream, owner), stream, stream_id, block,
+            current_handle(stream, owner), stream, stream_id, address, held,
             capture_id(driver.user_objects, stream), epoch)
     return 0
 
 
 cdef void _remember(
-    Handle* handle, CUstream stream, uint64_t stream_id, const Block* block, uint64_t capture,
-    uint64_t epoch
+    Handle* handle, CUstream stream, uint64_t stream_id, uintptr_t address, size_t size,
+    uint64_t capture, uint64_t epoch
 ) noexcept:
-    handle.workspace = <void*>block.address
-    handle.workspace_size = block.size
+    handle.workspace = <void*>address
+    handle.workspace_size = size
     handle.workspace_stream = stream
     handle.workspace_stream_id = stream_id
     handle.workspace_capture = capture
     handle.workspace_epoch = epoch
 
 
-cdef Block* _take(const DriverApi* driver, CUcontext context, size_t size) except NULL:
+cdef tuple _take(const DriverApi* driver, CUcontext context, size_t size):
     cdef CUdeviceptr address = 0
     cdef int mode, status
     cdef Block* block
@@ -211,9 +211,8 @@ cdef Block* _take(const DriverApi* driver, CUcontext context, size_t size) excep
     block = new Block()
     block.context = context
     block.address = address
-    block.size = size
     block.held = new Kept(block, _note_unneeded)
-    return block
+    return address, size, <uintptr_t>block
 
 
 cdef int _let_go(Block* block) except -1:

@@ -172,6 +172,14 @@ def standin(library: Standin) -> Iterator[Standin]:
     assert violations == 0
 
 
+@pytest.fixture
+def stream(standin: Standin) -> Iterator[int]:
+    """A stream that does not wait for the legacy one, destroyed after the test."""
+    stream = standin.stream()
+    yield stream
+    standin.destroy_stream(stream)
+
+
 @pytest.fixture(params=["direct", "record"])
 def policy(request: pytest.FixtureRequest) -> str:
     """The launch policy of every module that `load` loads: each end-to-end test runs on both paths.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -39,13 +39,6 @@ class Captured:
         self.operands.fill(keep_scalars=True)
         self.standin.launch(executable, self.stream)
         self.operands.check()
-
-
-@pytest.fixture
-def stream(standin: Standin) -> Iterator[int]:
-    stream = standin.stream()
-    yield stream
-    standin.destroy_stream(stream)
 
 
 @pytest.fixture(params=NAMES)

@@ -23,13 +23,6 @@ Place = Callable[..., Any]
 MODES = [CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED]
 
 
-@pytest.fixture
-def stream(standin: Standin) -> Iterator[int]:
-    stream = standin.stream()
-    yield stream
-    standin.destroy_stream(stream)
-
-
 # Calls in a capture
 
 

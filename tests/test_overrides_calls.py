@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -22,13 +22,6 @@ direct = pytest.mark.parametrize("policy", ["direct"], indirect=True)
 @pytest.fixture
 def ov(product: ModuleType) -> Any:
     return product.Overrides()
-
-
-@pytest.fixture
-def stream(standin: Standin) -> Iterator[int]:
-    stream = standin.stream()
-    yield stream
-    standin.destroy_stream(stream)
 
 
 # Results

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -31,13 +31,6 @@ direct = pytest.mark.parametrize("policy", ["direct"], indirect=True)
 @pytest.fixture
 def ov(product: ModuleType) -> Any:
     return product.Overrides()
-
-
-@pytest.fixture
-def stream(standin: Standin) -> Iterator[int]:
-    stream = standin.stream()
-    yield stream
-    standin.destroy_stream(stream)
 
 
 # Workspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,13 +24,6 @@ MODES = [CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED]
 auto = pytest.mark.parametrize("policy", ["auto"], indirect=True)
 record = pytest.mark.parametrize("policy", ["record"], indirect=True)
 direct = pytest.mark.parametrize("policy", ["direct"], indirect=True)
-
-
-@pytest.fixture
-def stream(standin: Standin) -> Iterator[int]:
-    stream = standin.stream()
-    yield stream
-    standin.destroy_stream(stream)
 
 
 # Policies

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -17,14 +17,6 @@ Place = Callable[..., Any]
 
 # A case whose plan has several outputs and a workspace.
 NAME = "thd"
-
-
-@pytest.fixture
-def stream(standin: Standin) -> Iterator[int]:
-    """A stream that does not wait for the legacy one."""
-    stream = standin.stream()
-    yield stream
-    standin.destroy_stream(stream)
 
 
 @pytest.fixture(params=LEAVING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -16,13 +16,6 @@ from cudnn_bindgen.runtime.workspace import held_bytes, release_workspaces
 Load = Callable[[str], ModuleType]
 Place = Callable[..., Any]
 MEBIBYTE = 1 << 20
-
-
-@pytest.fixture
-def stream(standin: Standin) -> Iterator[int]:
-    stream = standin.stream()
-    yield stream
-    standin.destroy_stream(stream)
 
 
 def blocks(standin: Standin) -> list[int]:

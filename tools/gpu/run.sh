@@ -2,6 +2,7 @@
 # Runs the GPU tests and the benchmarks on a host with an NVIDIA GPU, PyTorch and a C++ compiler.
 #
 #   tools/gpu/run.sh [install] [tests] [bench] [tensors] [accelerate] [family] [recording] [gil] [memcheck]     all when none is named
+#   tools/gpu/run.sh install sweep                every plan file of SWEEP, called in every way
 #   tools/gpu/run.sh install newer overrides      tests and benchmark of overrides with a newer
 #                                                 cuDNN: see with_cudnn.sh
 #
@@ -9,6 +10,8 @@
 # WHEELS  folder of wheels for what the host lacks, such as the cuDNN frontend (./.whl)
 # PROJECT what is installed: the sources here, or a wheel of them (.)
 # PLANS   folder of plan files to measure
+# SWEEP   folder of plan files for `sweep`
+# UNDER   what `sweep` runs under, such as "compute-sanitizer --tool memcheck --report-api-errors no"
 # NEWER   version of the newer cuDNN (9.27)
 # SELECT  what `tests` and `newer` run, as arguments of pytest (tests/gpu); with pytest-xdist,
 #         "-n 6 --dist loadfile tests/gpu" takes a third of the time
@@ -57,7 +60,14 @@ memcheck() {
     directory=$(mktemp -d)
     cudnn-bindgen build "$PLANS"/*.plan -d "$directory" || return
     # API errors: asking a kernel for parameters ends with one past the last.
-    compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 python3 tools/gpu/memcheck.py "$directory"
+    local sanitizer=(compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9)
+    "${sanitizer[@]}" python3 tools/gpu/memcheck.py "$directory" || return
+    "${sanitizer[@]}" python3 -m pytest -q -p no:cacheprovider tests/gpu/test_captured.py tests/gpu/test_stream_use.py
+}
+
+sweep() {
+    (cd tools/gpu && cythonize -i -q plan_calls.pyx) || return
+    python3 tools/gpu/sweep.py "${SWEEP:?a folder of plan files}" --under "${UNDER:-}" --json "$OUT/sweep.json"
 }
 
 for name in "${@:-install tests bench tensors accelerate family recording gil memcheck}"; do
@@ -75,6 +85,7 @@ for name in "${@:-install tests bench tensors accelerate family recording gil me
         recording) step recording python3 benchmarks/recording.py "$PLANS"/sdpa_thd.plan --json "$OUT/recording.json" ;;
         gil) step gil python3 benchmarks/gil.py "$PLANS"/sdpa_dense.plan --json "$OUT/gil.json" ;;
         memcheck) step memcheck memcheck ;;
+        sweep) step sweep sweep ;;
         *) echo "unknown step: $part" >&2 && exit 2 ;;
         esac
     done

@@ -1,7 +1,8 @@
 """Call every plan file of a folder under the default policy, and see what becomes of it.
 
-    tools/gpu/sweep.py FOLDER --json found.json
-    tools/gpu/sweep.py FOLDER --under "compute-sanitizer --tool memcheck --report-api-errors no"
+    SWEEP=FOLDER tools/gpu/run.sh install sweep
+
+with UNDER="compute-sanitizer --tool memcheck --report-api-errors no" for what a sanitizer sees.
 
 Each plan is called on the default stream (directly, then by its launch record), on a stream that
 does not block, and in a capture. All bytes are compared with the frontend's on the default stream.
