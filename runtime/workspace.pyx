@@ -139,16 +139,18 @@ cdef uint64_t _stream_key(Handle* handle, CUstream stream) noexcept nogil:
 cdef int _find_or_take(
     const DriverApi* driver, Handle* handle, CUstream stream, size_t size, void* owner
 ) except -1:
+    # All of the handle that is needed: a finalizer may release it from here on.
     cdef uint64_t epoch, stream_id = _stream_id(driver, handle, stream)
-    context = <uintptr_t>handle.context
-    place = (context, stream_id)
-    name = (context, _stream_key(handle, stream))
+    cdef uint64_t key = _stream_key(handle, stream)
+    cdef CUcontext context = handle.context
+    place = (<uintptr_t>context, stream_id)
+    name = (<uintptr_t>context, key)
     with _lock:
         epoch = _epoch.load()
         address, held, _ = block = _blocks.get(place, (0, 0, 0))
         if held < size:
             _free_unneeded()
-            block = _take(driver, handle.context, (size + GRANULE - 1) // GRANULE * GRANULE)
+            block = _take(driver, context, (size + GRANULE - 1) // GRANULE * GRANULE)
             epoch = _epoch.load()
             outgrown = _blocks.get(place)
             _blocks[place] = block
@@ -164,9 +166,9 @@ cdef int _find_or_take(
 cdef int _find_captured(
     const DriverApi* driver, Handle* handle, CUstream stream, size_t size, void* owner
 ) except -1:
-    cdef uint64_t epoch
+    cdef uint64_t epoch, key = _stream_key(handle, stream)
     context = <uintptr_t>handle.context
-    name = (context, _stream_key(handle, stream))
+    name = (context, key)
     with _lock:
         stream_id = _latest.get(name, 0)
         place = (context, stream_id)
