@@ -61,21 +61,31 @@ def drive(options: argparse.Namespace, files: list[str]) -> list[dict]:
     while len(rows) < len(files):
         left = files[len(rows) :]
         command = [*shlex.split(options.under), sys.executable, __file__, str(options.folder)]
-        with tempfile.TemporaryFile("w+") as errors:
-            worker = subprocess.run(
+        found, other = [], []
+        with (
+            tempfile.TemporaryFile("w+") as errors,
+            subprocess.Popen(
                 [*command, "--files", *left], stdout=subprocess.PIPE, stderr=errors, text=True
-            )
+            ) as worker,
+        ):
+            for line in worker.stdout:
+                if line.startswith("{"):
+                    found.append(json.loads(line))
+                    # At once: a sweep under a sanitizer may be cut off.
+                    print(found[-1]["file"], found[-1]["result"], flush=True)
+                elif line.startswith("="):
+                    other.append(line)
+            worker.wait()
             errors.seek(0)
             said = errors.read()[-400:]
-        found = [json.loads(line) for line in worker.stdout.splitlines() if line.startswith("{")]
-        rows += found
         died_in_a_row = len(found) < len(left) and not (found and found[-1]["result"] == "lost")
         if died_in_a_row:
-            rows.append({"file": left[len(found)], "result": "lost", "reason": said})
-        summary = re.search(r"ERROR SUMMARY: (\d+) errors?", worker.stdout)
+            found.append({"file": left[len(found)], "result": "lost", "reason": said})
+        text = "".join(other)
+        summary = re.search(r"ERROR SUMMARY: (\d+) errors?", text)
         if summary and int(summary[1]):
-            text = "\n".join(line for line in worker.stdout.splitlines() if line[:1] == "=")
-            rows[-1]["sanitizer"] = text[:3000]
+            found[-1]["sanitizer"] = text[:3000]
+        rows += found
     return rows
 
 
