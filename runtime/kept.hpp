@@ -20,14 +20,19 @@ struct UserObjectCalls {
     int (*retain)(void* graph, void* object, unsigned references, unsigned flags);
 };
 
-// The id of the capture that goes on on `stream`, which the driver never uses twice; 0 if there is
-// none, or it is broken.
-inline uint64_t capture_id(const UserObjectCalls& driver, void* stream) {
+// The id of the capture that goes on on `stream`, which the driver never uses twice, and the graph
+// that it makes; 0 if there is none, or it is broken.
+inline uint64_t find_capture(const UserObjectCalls& driver, void* stream, void** graph) {
+    constexpr int kActive = 1;  // of CUstreamCaptureStatus
     int status = 0;
     uint64_t capture = 0;
+    const int failed = driver.get_capture_info(stream, &status, &capture, graph, nullptr, nullptr);
+    return !failed && status == kActive ? capture : 0;
+}
+
+inline uint64_t capture_id(const UserObjectCalls& driver, void* stream) {
     void* graph = nullptr;
-    driver.get_capture_info(stream, &status, &capture, &graph, nullptr, nullptr);
-    return status == 1 ? capture : 0;
+    return find_capture(driver, stream, &graph);
 }
 
 // What its maker and any number of CUDA graphs share. The driver counts for us: a captured graph,
@@ -45,13 +50,10 @@ class Kept {
     // capture, however many calls are in it. Returns the CUresult. No lock is held meanwhile: the
     // driver may have one of its own, and be about to tell us that another graph is gone.
     int hold(const UserObjectCalls& driver, void* stream) {
-        int status = 0;
-        uint64_t capture = 0;
         void* graph = nullptr;
-        const int failed =
-            driver.get_capture_info(stream, &status, &capture, &graph, nullptr, nullptr);
+        const uint64_t capture = find_capture(driver, stream, &graph);
         // Without a graph there is nothing to keep it for: the launch that follows will fail.
-        if (failed || status != kActive || is_held_for(capture)) return 0;
+        if (!capture || is_held_for(capture)) return 0;
         const int result = retain(driver, graph);
         if (!result) remember(capture);
         return result;
@@ -61,7 +63,6 @@ class Kept {
     bool let_go() { return holders_.fetch_sub(1) == 1; }
 
   private:
-    enum : int { kActive = 1 };                                   // of CUstreamCaptureStatus
     enum : unsigned { kNoDestructorSync = 1, kMoveReference = 1 };  // the only flags there are
 
     int retain(const UserObjectCalls& driver, void* graph) {

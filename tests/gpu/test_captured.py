@@ -152,9 +152,8 @@ def test_memory_of_captures_comes_back(case: Any) -> None:
     case.verify()
 
 
+@pytest.mark.parametrize("case", ["plan_sdpa_dense", "plan_matmul_bias_relu"], indirect=True)
 def test_a_child_process_forgets_what_its_parent_has(case: Any, tmp_path: Any) -> None:
-    if case.name not in ("plan_sdpa_dense", "built_matmul_bias_relu", "plan_matmul_bias_relu"):
-        pytest.skip("one graph of each kind is enough")
     path = [str(case.directory), str(Path(graphs.__file__).parent)]
     program = FORK.format(path=path, module=case.name)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

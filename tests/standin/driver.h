@@ -92,6 +92,8 @@ CUresult identify(CUstream argument, CUcontext *context, uint64_t *id);
 bool is_capturing(CUstream argument);
 void reset_streams(void);
 CUresult resolve(CUstream argument, struct stream **stream); /* with the lock held */
+/* For a call that a capturing stream does not survive; with the lock held. */
+CUresult resolve_idle(CUstream argument, struct stream **stream);
 CUresult refuse_in_capture(void);
 
 /* Whether work may be enqueued on the stream now; with the lock held. `captured`: it must only be

@@ -196,11 +196,7 @@ EXPORT CUresult cuGraphUpload(struct exec *exec, CUstream argument)
     REQUIRE_SUCCESS(refuse_in_capture());
     struct stream *stream = NULL;
     pthread_mutex_lock(&standin_lock);
-    CUresult status = resolve(argument, &stream);
-    if (status == CUDA_SUCCESS && stream->capture != CAPTURE_NONE) {
-        stream->capture = CAPTURE_INVALIDATED;
-        status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
+    CUresult status = resolve_idle(argument, &stream);
     pthread_mutex_unlock(&standin_lock);
     REQUIRE_SUCCESS(status);
     log_call("cuGraphUpload 0x%jx 0x%jx", (uintmax_t)(uintptr_t)exec,

@@ -97,6 +97,16 @@ CUresult resolve(struct stream *argument, struct stream **stream)
     return CUDA_ERROR_INVALID_HANDLE;
 }
 
+CUresult resolve_idle(struct stream *argument, struct stream **stream)
+{
+    REQUIRE_SUCCESS(resolve(argument, stream));
+    if ((*stream)->capture != CAPTURE_NONE) {
+        (*stream)->capture = CAPTURE_INVALIDATED;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return CUDA_SUCCESS;
+}
+
 /* The legacy stream waits for every blocking stream of its context, which a capture cannot do. */
 static bool legacy_meets_capture(struct stream *stream, bool invalidate)
 {
@@ -273,12 +283,9 @@ EXPORT CUresult cuStreamGetId(CUstream argument, unsigned long long *id)
     REQUIRE(id != NULL, CUDA_ERROR_INVALID_VALUE);
     struct stream *stream = NULL;
     pthread_mutex_lock(&standin_lock);
-    CUresult status = resolve(argument, &stream);
-    if (status == CUDA_SUCCESS && stream->capture != CAPTURE_NONE) {
-        /* Undocumented: driver 580 takes the question for an unsafe call. */
-        stream->capture = CAPTURE_INVALIDATED;
-        status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    } else if (status == CUDA_SUCCESS) {
+    /* Undocumented: driver 580 takes the question for an unsafe call. */
+    CUresult status = resolve_idle(argument, &stream);
+    if (status == CUDA_SUCCESS) {
         *id = stream->id;
     }
     pthread_mutex_unlock(&standin_lock);
@@ -332,12 +339,9 @@ EXPORT CUresult cuStreamGetFlags(CUstream argument, unsigned *flags)
     REQUIRE(flags != NULL, CUDA_ERROR_INVALID_VALUE);
     struct stream *stream = NULL;
     pthread_mutex_lock(&standin_lock);
-    CUresult status = resolve(argument, &stream);
-    if (status == CUDA_SUCCESS && stream->capture != CAPTURE_NONE) {
-        /* As with the id: seen on driver 580. */
-        stream->capture = CAPTURE_INVALIDATED;
-        status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    } else if (status == CUDA_SUCCESS) {
+    /* As with the id: seen on driver 580. */
+    CUresult status = resolve_idle(argument, &stream);
+    if (status == CUDA_SUCCESS) {
         *flags = stream->flags;
     }
     pthread_mutex_unlock(&standin_lock);
@@ -410,11 +414,8 @@ EXPORT CUresult cuStreamSynchronize(CUstream argument)
     ENTER_INITIALIZED(cuStreamSynchronize);
     struct stream *stream = NULL;
     pthread_mutex_lock(&standin_lock);
-    CUresult status = resolve(argument, &stream);
-    if (status == CUDA_SUCCESS && stream->capture != CAPTURE_NONE) {
-        stream->capture = CAPTURE_INVALIDATED;
-        status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    } else if (status == CUDA_SUCCESS && legacy_meets_capture(stream, true)) {
+    CUresult status = resolve_idle(argument, &stream);
+    if (status == CUDA_SUCCESS && legacy_meets_capture(stream, true)) {
         status = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     }
     pthread_mutex_unlock(&standin_lock);
