@@ -12,17 +12,17 @@ if __name__ == "__main__" and sys.path[0] == os.getcwd():  # noqa: PTH109 - noth
 import click
 
 from cudnn_bindgen import __version__
-from cudnn_bindgen.codegen.command_group import Group
+from cudnn_bindgen.commands.group import Group
 
 # By text, so that none is imported for another.
 _PLACES = {
-    "build": "cudnn_bindgen.codegen.command_build:build",
-    "bundle": "cudnn_bindgen.codegen.command_bundle:bundle",
-    "emit": "cudnn_bindgen.codegen.command_emit:emit",
+    "build": "cudnn_bindgen.commands.build:build",
+    "bundle": "cudnn_bindgen.commands.bundle:bundle",
+    "emit": "cudnn_bindgen.commands.emit:emit",
     "plan": "cudnn_bindgen.planning.command:plan",
     "record": "cudnn_bindgen.recording.command:record",
     "report": "cudnn_bindgen.recording.command:report",
-    "show": "cudnn_bindgen.codegen.command_show:show",
+    "show": "cudnn_bindgen.commands.show:show",
 }
 
 

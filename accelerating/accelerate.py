@@ -13,14 +13,14 @@ from cudnn_bindgen.accelerating.errors import AccelerateError, AccelerateWarning
 from cudnn_bindgen.accelerating.loaded_modules import find_module, load_module
 from cudnn_bindgen.accelerating.module_cache import ModuleCache
 from cudnn_bindgen.accelerating.module_key import module_name
-from cudnn_bindgen.codegen.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.compile import CompileError, compile_module
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
-from cudnn_bindgen.codegen.graph import Graph
+from cudnn_bindgen.codegen.model.graph import Graph
 from cudnn_bindgen.codegen.output import write_files
-from cudnn_bindgen.codegen.overrides import OverrideOptions
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.module import render
 from cudnn_bindgen.runtime.errors import BindingError
 
 # What emitted modules name as the file they come from.

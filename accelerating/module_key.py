@@ -8,7 +8,7 @@ import msgspec
 
 import cudnn_bindgen
 from cudnn_bindgen.codegen.compile import describe_toolchain, runtime_digest
-from cudnn_bindgen.codegen.render import RUNTIME_ABI
+from cudnn_bindgen.codegen.render.module import RUNTIME_ABI
 
 
 def module_name(text: str) -> str:

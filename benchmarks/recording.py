@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 import cudnn_bindgen
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 SYNC_EVERY = 20
 

@@ -158,7 +158,7 @@ def load_plan(plan=None, on_missing="refuse"):
     is_made = makes_missing(on_missing)
     plans = _PLANS
     if plan is not None:
-        from cudnn_bindgen.codegen.plan_file import read_plans
+        from cudnn_bindgen.codegen.bind.plan_file import read_plans
         plan = plan_source(plan)
         plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
     make_missing = None

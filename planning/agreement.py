@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cudnn_bindgen.codegen.graph import Graph
+from cudnn_bindgen.codegen.model.graph import Graph
 from cudnn_bindgen.planning.torch_types import Tensor, Torch, element_type
 from cudnn_bindgen.planning.wanted import Wanted
 

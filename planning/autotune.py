@@ -12,9 +12,9 @@ from typing import TypeAlias
 import msgspec
 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
-from cudnn_bindgen.codegen.evidence import Candidate, Timing, read_engine
-from cudnn_bindgen.codegen.graph import Graph as Model
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.evidence import Candidate, Timing, read_engine
+from cudnn_bindgen.codegen.model.graph import Graph as Model
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.text import shorten
 from cudnn_bindgen.planning.agreement import find_tolerances
 from cudnn_bindgen.planning.candidates import (

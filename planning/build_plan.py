@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Mapping
 
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.evidence import Candidate
+from cudnn_bindgen.codegen.model.evidence import Candidate
 from cudnn_bindgen.planning.autotune import Tuning, Watch, autotune, unwatched
 from cudnn_bindgen.planning.candidates import (
     ask_heuristics,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.evidence import Candidate
+from cudnn_bindgen.codegen.model.evidence import Candidate
 from cudnn_bindgen.codegen.text import shorten
 from cudnn_bindgen.planning.frontend import Graph, Module, RefusedError, find_member, refusals
 from cudnn_bindgen.planning.options import PlanOptions

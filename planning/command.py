@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from cudnn_bindgen.codegen.command_errors import warn
-from cudnn_bindgen.codegen.command_options import reading_options
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.options import ReadOptions
-from cudnn_bindgen.codegen.source import display_name, is_stdin, read_source
+from cudnn_bindgen.codegen.read.options import ReadOptions
+from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.text import printable
+from cudnn_bindgen.commands.errors import warn
+from cudnn_bindgen.commands.options import reading_options
 
 _PATH = click.Path(path_type=Path)
 
@@ -115,7 +115,7 @@ def plan(
     # As text with each byte kept, which is what the one atomic writer takes.
     write_files(target.parent, {target.name: data.decode("utf-8", "surrogateescape")})
     if autotune:
-        from cudnn_bindgen.codegen.show import print_candidates
+        from cudnn_bindgen.codegen.render.show import print_candidates
 
         print_candidates(data)
     click.echo(printable(f"{target}: {describe(data)}"), err=True)

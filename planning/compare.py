@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cudnn_bindgen.codegen.dialects.document import ContextDocument, TensorDocument
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.graph import Node
-from cudnn_bindgen.codegen.lowering import ATTENTION
-from cudnn_bindgen.codegen.ports import fields_with_tensors
+from cudnn_bindgen.codegen.model.graph import Node
+from cudnn_bindgen.codegen.model.lowering import ATTENTION
+from cudnn_bindgen.codegen.model.ports import fields_with_tensors
+from cudnn_bindgen.codegen.read.dialects.document import ContextDocument, TensorDocument
 from cudnn_bindgen.codegen.text import member, shorten
 from cudnn_bindgen.planning.implementation import ATTRIBUTE, names_one
 from cudnn_bindgen.planning.structure import Structure

@@ -14,9 +14,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cudnn_bindgen.codegen.dialects.document import TensorDocument
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.graph import Scalar
+from cudnn_bindgen.codegen.model.graph import Scalar
+from cudnn_bindgen.codegen.read.dialects.document import TensorDocument
 from cudnn_bindgen.codegen.text import shorten
 from cudnn_bindgen.planning.structure import Structure
 

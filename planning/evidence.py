@@ -8,7 +8,7 @@ import msgspec
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
-from cudnn_bindgen.codegen.evidence import (
+from cudnn_bindgen.codegen.model.evidence import (
     KEY,
     Candidate,
     Evidence,
@@ -17,8 +17,8 @@ from cudnn_bindgen.codegen.evidence import (
     read_engine,
     write_evidence,
 )
-from cudnn_bindgen.codegen.graph import PlanInfo
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.graph import PlanInfo
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.planning.frontend import Module
 from cudnn_bindgen.planning.options import PlanOptions
 

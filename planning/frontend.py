@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
-from cudnn_bindgen.codegen.dialects.document import ContextDocument
 from cudnn_bindgen.codegen.errors import PlanError
+from cudnn_bindgen.codegen.read.dialects.document import ContextDocument
 from cudnn_bindgen.codegen.text import shorten
 
 _OLDEST = (1, 23)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cudnn_bindgen.codegen.graph import Node
-from cudnn_bindgen.codegen.lowering import ATTENTION
+from cudnn_bindgen.codegen.model.graph import Node
+from cudnn_bindgen.codegen.model.lowering import ATTENTION
 from cudnn_bindgen.planning.structure import Structure
 
 ATTRIBUTE = "implementation"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
-from cudnn_bindgen.codegen.lowering import find_lowering
+from cudnn_bindgen.codegen.model.lowering import find_lowering
 from cudnn_bindgen.planning.structure import Structure
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from cudnn_bindgen.codegen.bundle import first_plan
+from cudnn_bindgen.codegen.bind.bundle import first_plan
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
-from cudnn_bindgen.codegen.graph import dotted
-from cudnn_bindgen.codegen.options import DEFAULT, ReadOptions
-from cudnn_bindgen.codegen.read import read_document, read_graph
+from cudnn_bindgen.codegen.model.graph import dotted
+from cudnn_bindgen.codegen.read.graph import read_document, read_graph
+from cudnn_bindgen.codegen.read.options import DEFAULT, ReadOptions
 from cudnn_bindgen.planning.autotune import Watch, unwatched
 from cudnn_bindgen.planning.build_plan import build_plan
 from cudnn_bindgen.planning.constants import NOTHING, Constants, resolve_constants
@@ -73,7 +73,7 @@ def make_plan(
     -------
     bytes
         What ``graph.serialize()`` returned, proven to hold the graph, with how the plan was chosen
-        (`cudnn_bindgen.codegen.evidence`).
+        (`cudnn_bindgen.codegen.model.evidence`).
 
     Raises
     ------

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from cudnn_bindgen.caching.file_cache import CacheError, RejectedError
-from cudnn_bindgen.codegen.archive import is_bundle
-from cudnn_bindgen.codegen.bundle import Key, first_plan
+from cudnn_bindgen.codegen.bind.bundle import Key, first_plan
+from cudnn_bindgen.codegen.bind.plan_file import read_plans
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
-from cudnn_bindgen.codegen.fingerprint import fingerprint
-from cudnn_bindgen.codegen.graph import dotted
-from cudnn_bindgen.codegen.plan_file import read_plans
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.source import read_given
+from cudnn_bindgen.codegen.model.fingerprint import fingerprint
+from cudnn_bindgen.codegen.model.graph import dotted
+from cudnn_bindgen.codegen.read.archive import is_bundle
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.read.source import read_given
 from cudnn_bindgen.codegen.text import shorten
 from cudnn_bindgen.planning.constants import find_open_scalars
 from cudnn_bindgen.planning.frontend import backend_version, frontend_version, load_frontend

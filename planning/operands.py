@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cudnn_bindgen.codegen.graph import BITS
+from cudnn_bindgen.codegen.model.graph import BITS
 from cudnn_bindgen.planning.port_values import Values
 from cudnn_bindgen.planning.torch_types import Tensor, Torch, element_type
 from cudnn_bindgen.planning.wanted import Wanted, packed_stride, span

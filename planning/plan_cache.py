@@ -10,8 +10,8 @@ import msgspec
 
 import cudnn_bindgen
 from cudnn_bindgen.caching.file_cache import FileCache
-from cudnn_bindgen.codegen.bundle import Key
-from cudnn_bindgen.codegen.scalar import write_bits
+from cudnn_bindgen.codegen.bind.bundle import Key
+from cudnn_bindgen.codegen.model.scalar import write_bits
 from cudnn_bindgen.planning.options import PlanOptions
 from cudnn_bindgen.planning.structure import Structure
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cudnn_bindgen.codegen.dialects.document import TensorDocument
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
-from cudnn_bindgen.codegen.read import read_document
+from cudnn_bindgen.codegen.read.dialects.document import TensorDocument
+from cudnn_bindgen.codegen.read.graph import read_document
 from cudnn_bindgen.planning.call import Call, Member, Operand
 from cudnn_bindgen.planning.compare import check_same
 from cudnn_bindgen.planning.frontend import (

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.graph import Node
-from cudnn_bindgen.codegen.ports import fields_with_tensors
+from cudnn_bindgen.codegen.model.graph import Node
+from cudnn_bindgen.codegen.model.ports import fields_with_tensors
 from cudnn_bindgen.codegen.text import member, shorten
 from cudnn_bindgen.planning.call import Call, Operand
 from cudnn_bindgen.planning.replay_attention import ATTENTION

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cudnn_bindgen.codegen.graph import Node
+from cudnn_bindgen.codegen.model.graph import Node
 from cudnn_bindgen.planning.call import Operand
 from cudnn_bindgen.planning.rules import Rule, enum
 

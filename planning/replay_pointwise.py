@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.graph import Node
+from cudnn_bindgen.codegen.model.graph import Node
 from cudnn_bindgen.codegen.text import shorten
 from cudnn_bindgen.planning.rules import Convert, Rule, integer, number
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cudnn_bindgen.codegen.dialects.decode import check
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.graph import Node
+from cudnn_bindgen.codegen.model.graph import Node
+from cudnn_bindgen.codegen.read.dialects.decode import check
 from cudnn_bindgen.planning.call import Operand
 from cudnn_bindgen.planning.rules import Rule, enum, integer, integers, number, switch
 

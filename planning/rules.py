@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cudnn_bindgen.codegen.dialects.decode import check
-from cudnn_bindgen.codegen.graph import Node
-from cudnn_bindgen.codegen.scalar import read_float
+from cudnn_bindgen.codegen.model.graph import Node
+from cudnn_bindgen.codegen.model.scalar import read_float
+from cudnn_bindgen.codegen.read.dialects.decode import check
 from cudnn_bindgen.planning.call import Member
 
 _HUGE = 1 << 200  # beyond every FLOAT, so that read_float refuses it

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cudnn_bindgen.codegen.dialects.decode import check
-from cudnn_bindgen.codegen.dialects.document import ContextDocument, Document, TensorDocument
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.graph import Node, Scalar
-from cudnn_bindgen.codegen.read import build_graph
-from cudnn_bindgen.codegen.scalar import read_scalar
+from cudnn_bindgen.codegen.model.graph import Node, Scalar
+from cudnn_bindgen.codegen.model.scalar import read_scalar
+from cudnn_bindgen.codegen.read.dialects.decode import check
+from cudnn_bindgen.codegen.read.dialects.document import ContextDocument, Document, TensorDocument
+from cudnn_bindgen.codegen.read.graph import build_graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from cudnn_bindgen.codegen.binding import bind
+from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.graph import Graph, Node
+from cudnn_bindgen.codegen.model.graph import Graph, Node
 
 # What the port of a tensor's offsets has behind that of the tensor.
 RAGGED = "_ragged_offset"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudnn_bindgen.codegen.graph import Tensor
-from cudnn_bindgen.codegen.layouts import Layout as Rule
+from cudnn_bindgen.codegen.bind.layouts import Layout as Rule
+from cudnn_bindgen.codegen.model.graph import Tensor
 from cudnn_bindgen.recording.observe import Layout
 from cudnn_bindgen.runtime.layout_match import compare_layouts
 

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.fingerprint import fingerprint
-from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.read import build_graph, read_document, read_graph
+from cudnn_bindgen.codegen.model.fingerprint import fingerprint
+from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.graph import build_graph, read_document, read_graph
 from cudnn_bindgen.codegen.text import shorten
 
 _PYTHON_PLAN = b"CUDNN_FE_PYPLAN"

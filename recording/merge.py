@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from cudnn_bindgen.codegen.errors import RecordError
-from cudnn_bindgen.codegen.source import read_file
+from cudnn_bindgen.codegen.read.source import read_file
 from cudnn_bindgen.codegen.text import shorten
 from cudnn_bindgen.recording.files import USAGE
 from cudnn_bindgen.recording.observe import Layout, Override

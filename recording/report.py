@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cudnn_bindgen.codegen.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.layouts import find_layouts
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.layouts import find_layouts
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.source import MAX_BYTES, read_file
+from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.read.source import MAX_BYTES, read_file
 from cudnn_bindgen.codegen.text import printable, shorten
 from cudnn_bindgen.recording.accepts import explain_refusal
 from cudnn_bindgen.recording.estimate import SOURCE, find_figures

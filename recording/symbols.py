@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cudnn_bindgen.codegen.binding import Binding
+from cudnn_bindgen.codegen.bind.binding import Binding
+from cudnn_bindgen.codegen.bind.overrides import OverrideOptions, Shape, bind_overrides
 from cudnn_bindgen.codegen.errors import EmitError
-from cudnn_bindgen.codegen.overrides import OverrideOptions, Shape, bind_overrides
 from cudnn_bindgen.recording.observe import Override
 
 Place = tuple[int, int]  # slot and axis

@@ -1,7 +1,7 @@
 """What generated modules call: functions only, found by name and signature at a module's import.
 
 Adding a function is safe for modules compiled earlier. Changing what one means needs a new number
-in `check_abi`, and the same one in codegen/render.py.
+in `check_abi`, and the same one in codegen/render/module.py.
 """
 from libc.stdint cimport int64_t
 

@@ -49,7 +49,7 @@ struct DeclaredShape {
         return -1;
     }
 
-    void find_order() {  // as stride_order() of codegen/overrides.py
+    void find_order() {  // as stride_order() of codegen/bind/overrides.py
         most = static_cast<int64_t>(
             std::min<__int128>(INT64_MAX, static_cast<__int128>(INT64_MAX) * 8 / bits));
         for (size_t axis = 0; axis < dim.size(); ++axis) {

@@ -11,7 +11,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from documents import Document, add_graph, plan_document, to_ubjson
 
-from cudnn_bindgen.codegen.bundle import write_bundle
+from cudnn_bindgen.codegen.bind.bundle import write_bundle
 
 INDEX = "bundle.json"
 

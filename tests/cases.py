@@ -18,8 +18,8 @@ from typing import Any
 import ubjson
 from standin import expected_outputs, plan_text, rounded
 
-from cudnn_bindgen.codegen.binding import Argument, Binding, bind
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.binding import Argument, Binding, bind
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 COUNT = 5
 SPARE = 4

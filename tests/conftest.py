@@ -31,11 +31,11 @@ from operands import Operands
 from plan_sets import HERE, THERE, made_for
 from standin import Standin
 
-from cudnn_bindgen.codegen.binding import bind
+from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.compile import compile_module, extension_path
 from cudnn_bindgen.codegen.output import write_files
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.module import render
 
 # No deadline: another worker may be compiling.
 settings.register_profile("shared", deadline=None)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from cudnn_bindgen.codegen.binding import Argument
+from cudnn_bindgen.codegen.bind.binding import Argument
 
 _CAPSULE = "__dlpack_c_exchange_api__"
 _NAME = b"dlpack_exchange_api"

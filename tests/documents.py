@@ -8,9 +8,9 @@ from typing import Any
 
 import ubjson
 
-from cudnn_bindgen.codegen.binding import Binding, bind
-from cudnn_bindgen.codegen.graph import SCALAR_TYPES
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.binding import Binding, bind
+from cudnn_bindgen.codegen.model.graph import SCALAR_TYPES
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 Document = dict[str, Any]
 

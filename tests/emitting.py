@@ -10,14 +10,14 @@ from typing import Any
 
 from cython_tree import parse, shape
 
-from cudnn_bindgen.codegen.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.torch_operator import make_operator
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
-from cudnn_bindgen.codegen.graph import BITS, SCALAR_TYPES, Graph
-from cudnn_bindgen.codegen.options import DEFAULT, ReadOptions
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.render import render
-from cudnn_bindgen.codegen.render_torch import render_torch
-from cudnn_bindgen.codegen.torch_operator import make_operator
+from cudnn_bindgen.codegen.model.graph import BITS, SCALAR_TYPES, Graph
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.read.options import DEFAULT, ReadOptions
+from cudnn_bindgen.codegen.render.module import render
+from cudnn_bindgen.codegen.render.torch import render_torch
 
 Emitted = tuple[Graph, Binding, dict[str, str]]
 

@@ -7,11 +7,11 @@ from typing import Any
 from cases import Case, chain, make_case, planned, scalar, tensor
 from documents import to_json
 
-from cudnn_bindgen.codegen.alike import Candidate
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.family import Family, make_family
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.render_family import render_family
+from cudnn_bindgen.codegen.bind.alike import Candidate
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.bind.family import Family, make_family
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.family import render_family
 
 _WORKSPACE = 256
 

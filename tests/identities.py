@@ -11,10 +11,10 @@ from typing import Any
 from documents import DATA, Document, to_json
 from hostile_encoding import encode_ubjson
 
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.dialects.decode import decode_json, decode_ubjson
-from cudnn_bindgen.codegen.fingerprint import fingerprint
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.model.fingerprint import fingerprint
+from cudnn_bindgen.codegen.read.dialects.decode import decode_json, decode_ubjson
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 CASES = DATA / "cases"
 CAP = CASES / "score_mod" / "sm_cap30.plan"

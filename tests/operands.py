@@ -10,7 +10,7 @@ from typing import Any
 from cases import COUNT, POISON, SPARE, Case
 from standin import Standin, rounded
 
-from cudnn_bindgen.codegen.binding import Argument
+from cudnn_bindgen.codegen.bind.binding import Argument
 
 
 class Operands:

@@ -17,7 +17,7 @@ from documents import document, node, plan_document, scalar, tensor, to_ubjson
 from standin import Declared, Overridable, Standin, expected_outputs, plan_text, rounded
 from standin.overrides import Override
 
-from cudnn_bindgen.codegen.overrides import OverrideOptions
+from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 
 A, B, C, D, ALPHA = 1, 2, 3, 4, 5
 VERSION = 92700

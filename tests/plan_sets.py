@@ -14,7 +14,7 @@ import pytest
 from cases import CASES, Case, edited_text
 from standin import Standin
 
-from cudnn_bindgen.codegen import plan_file
+from cudnn_bindgen.codegen.bind import plan_file
 
 Kind = tuple[int, int, int]
 """SM, SM count and cuDNN version."""

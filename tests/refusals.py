@@ -24,12 +24,12 @@ from documents import add_graph, plan_document, to_json, to_ubjson, with_remedy
 from documents_v1 import BY_NAME
 from identities import edited
 
-from cudnn_bindgen.codegen.bundle import read_graphs, write_bundle
-from cudnn_bindgen.codegen.dialects import plan
-from cudnn_bindgen.codegen.dialects.decode import MAX_BYTES
-from cudnn_bindgen.codegen.options import ReadOptions
-from cudnn_bindgen.codegen.plan_file import read_plans
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.bundle import read_graphs, write_bundle
+from cudnn_bindgen.codegen.bind.plan_file import read_plans
+from cudnn_bindgen.codegen.read.dialects import plan
+from cudnn_bindgen.codegen.read.dialects.decode import MAX_BYTES
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.read.options import ReadOptions
 
 BROKEN = "expected a plan file, got broken UBJSON: "
 STRICT = ReadOptions(strict=True)

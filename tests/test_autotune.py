@@ -21,9 +21,9 @@ from test_planning_build import built, graph  # noqa: E402
 
 from cudnn_bindgen.cli import main  # noqa: E402
 from cudnn_bindgen.codegen.errors import PlanError  # noqa: E402
-from cudnn_bindgen.codegen.evidence import Candidate as Tried  # noqa: E402
-from cudnn_bindgen.codegen.evidence import Evidence, Timing, read_evidence  # noqa: E402
-from cudnn_bindgen.codegen.read import read_graph  # noqa: E402
+from cudnn_bindgen.codegen.model.evidence import Candidate as Tried  # noqa: E402
+from cudnn_bindgen.codegen.model.evidence import Evidence, Timing, read_evidence  # noqa: E402
+from cudnn_bindgen.codegen.read.graph import read_graph  # noqa: E402
 from cudnn_bindgen.planning import build_plan, cuda, measure  # noqa: E402
 from cudnn_bindgen.planning import frontend as loading  # noqa: E402
 from cudnn_bindgen.planning.autotune import fastest  # noqa: E402

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from documents import DATA, document, node, tensor, to_json  # noqa: E402
 
-from cudnn_bindgen.codegen.read import read_graph  # noqa: E402
+from cudnn_bindgen.codegen.read.graph import read_graph  # noqa: E402
 from cudnn_bindgen.planning import agreement  # noqa: E402
 from cudnn_bindgen.planning.agreement import (  # noqa: E402
     Difference,

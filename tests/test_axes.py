@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from documents import READABLE, Document, document, file_id, node, tensor, to_json
 
-from cudnn_bindgen.codegen.axes import name_axes
-from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.axes import name_axes
+from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 RANK = {
     1: {"dim": [4], "stride": [1]},

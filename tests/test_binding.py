@@ -22,8 +22,8 @@ from documents import (
 )
 from expected_arguments import EXPECTED
 
-from cudnn_bindgen.codegen.binding import Argument, bind
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.binding import Argument, bind
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 
 def arguments_by_name(raw: Document) -> dict[str, Argument]:

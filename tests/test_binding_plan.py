@@ -17,8 +17,8 @@ from documents import (
     tensor,
 )
 
-from cudnn_bindgen.codegen.graph import Scalar
-from cudnn_bindgen.codegen.plan_parts import PlanParts
+from cudnn_bindgen.codegen.bind.plan_parts import PlanParts
+from cudnn_bindgen.codegen.model.graph import Scalar
 
 HALF_BITS = {"index": 3, "value": "3F000000"}
 HALF = Scalar("FLOAT", b"\0\0\0\x3f")  # 0.5

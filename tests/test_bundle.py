@@ -14,19 +14,19 @@ from bundling import INDEX, bundle, make_zip, member_name, plan, two, unzip, wit
 from documents import DATA, PLANS, add_graph, plan_document, to_json, to_ubjson
 
 from cudnn_bindgen import __version__
-from cudnn_bindgen.codegen.bind_graphs import bind_graphs
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.bundle import (
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.bind.bundle import (
     describe_plans,
     first_plan,
     merge_warnings,
     read_graphs,
     write_bundle,
 )
+from cudnn_bindgen.codegen.bind.graphs import bind_graphs
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.options import ReadOptions
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.read.options import ReadOptions
+from cudnn_bindgen.codegen.render.module import render
 from cudnn_bindgen.planning.make_plan import read_input
 
 REAL = [
@@ -176,7 +176,7 @@ def test_calls_that_override_shapes_need_plans_that_declare_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A fingerprint may be the same before and after lowering; a call's dims are not."""
-    monkeypatch.setattr("cudnn_bindgen.codegen.binding.fingerprint", lambda _: "same")
+    monkeypatch.setattr("cudnn_bindgen.codegen.bind.binding.fingerprint", lambda _: "same")
     assert len(read_graphs(bundle(overridden(91900, True), overridden(92700, True)))) == 2
     with pytest.raises(
         GraphFormatError,

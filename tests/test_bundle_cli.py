@@ -14,10 +14,10 @@ from click.testing import CliRunner, Result
 from documents import DATA, TESTS, add_graph, to_json
 
 from cudnn_bindgen.cli import main
-from cudnn_bindgen.codegen.bind_graphs import bind_graphs
-from cudnn_bindgen.codegen.bundle import read_graphs
+from cudnn_bindgen.codegen.bind.bundle import read_graphs
+from cudnn_bindgen.codegen.bind.graphs import bind_graphs
 from cudnn_bindgen.codegen.compile import extension_path
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.render.module import render
 
 REAL = [DATA / "plans" / f"cudnn-{v}-sm90/scale_by_value.plan" for v in ("9.19", "9.27")]
 SUFFIXES = (".pxd", ".py", ".pyi", ".pyx")

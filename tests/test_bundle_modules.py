@@ -16,12 +16,12 @@ from cases import CASES, Case, edited_text, make_case, real
 from documents import DATA
 from standin import Standin
 
-from cudnn_bindgen.codegen.bind_graphs import bind_graphs
-from cudnn_bindgen.codegen.bundle import read_graphs
+from cudnn_bindgen.codegen.bind.bundle import read_graphs
+from cudnn_bindgen.codegen.bind.graphs import bind_graphs
+from cudnn_bindgen.codegen.bind.plan_file import read_plans
 from cudnn_bindgen.codegen.compile import extension_path
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.plan_file import read_plans
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.render.module import render
 from cudnn_bindgen.runtime.errors import PlanMismatchError, PlanMissingError
 
 Load = Callable[[str], ModuleType]

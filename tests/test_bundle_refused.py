@@ -31,13 +31,13 @@ from emitting import check_refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudnn_bindgen.codegen.archive import digest
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.bundle import read_graphs, write_bundle
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.bind.bundle import read_graphs, write_bundle
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.source import MAX_BYTES
+from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.archive import digest
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.read.source import MAX_BYTES
 
 Files = Sequence[tuple[str, bytes]]
 
@@ -321,7 +321,7 @@ def test_plans_of_two_graphs_in_a_bundle_made_by_hand() -> None:
 
 
 def test_more_plans_than_can_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudnn_bindgen.codegen.archive.MAX_BYTES", 3000)
+    monkeypatch.setattr("cudnn_bindgen.codegen.read.archive.MAX_BYTES", 3000)
     message = refusal(partial(bundle, *(plan(sm_count=number) for number in range(10))))
     assert message.startswith("expected a bundle of at most 3000 bytes, unpacked, got ")
 

@@ -15,9 +15,9 @@ from documents import READABLE, add_graph, bind_document, file_id, plan_document
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.cli import main
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.module import render
 
 COMMANDS = ("emit", "build", "show", "bundle", "plan", "record", "report")
 

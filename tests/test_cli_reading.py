@@ -24,7 +24,7 @@ from documents import (
 from documents_v1 import old_add
 
 from cudnn_bindgen.cli import main
-from cudnn_bindgen.codegen import source
+from cudnn_bindgen.codegen.read import source
 
 GOOD = to_json(add_graph())
 LOG = DATA / "frontends" / "1.26.0" / "three_graphs.log"

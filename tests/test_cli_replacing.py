@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from documents import add_graph, plan_document, to_json, to_ubjson
 
 from cudnn_bindgen.cli import main
+from cudnn_bindgen.codegen.bind.naming import explain_taken
 from cudnn_bindgen.codegen.compile import extension_path
-from cudnn_bindgen.codegen.naming import explain_taken
 
 COMMANDS = {
     "emit": ("emit", "g.json", "-o", "out/g.pyx"),

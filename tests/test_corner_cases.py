@@ -24,10 +24,10 @@ from hostile_encoding import encode_ubjson
 from test_render import constants
 from test_render_hostile import HOSTILE
 
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.graph import BITS, SCALAR_TYPES
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.model.graph import BITS, SCALAR_TYPES
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.module import render
 
 INT_MAX = 2**31 - 1
 CHANGED = [

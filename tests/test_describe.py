@@ -19,10 +19,10 @@ from documents import (
 )
 from test_render_hostile import HOSTILE
 
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.describe import describe_run
-from cudnn_bindgen.codegen.ports import PORTS
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.model.ports import PORTS
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.describe import describe_run
 
 
 def described(raw: Document) -> dict[str, str]:

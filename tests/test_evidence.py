@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudnn_bindgen.cli import main
-from cudnn_bindgen.codegen.binding import bind
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.bind.plan_file import read_plans
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.evidence import (
+from cudnn_bindgen.codegen.model.evidence import (
     KEY,
     MAX_BYTES,
     Candidate,
@@ -28,9 +29,8 @@ from cudnn_bindgen.codegen.evidence import (
     read_evidence,
     write_evidence,
 )
-from cudnn_bindgen.codegen.plan_file import read_plans
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.module import render
 from cudnn_bindgen.planning.evidence import splice
 
 FULL = Evidence(

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from documents import Document, document, node, plan_document, scalar, tensor, to_json, to_ubjson
 
-from cudnn_bindgen.codegen.alike import Candidate
-from cudnn_bindgen.codegen.binding import bind
+from cudnn_bindgen.codegen.bind.alike import Candidate
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.bind.family import Family, make_family
 from cudnn_bindgen.codegen.errors import EmitError
-from cudnn_bindgen.codegen.family import Family, make_family
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.render_family import render_family
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.family import render_family
 
 Change = Callable[[Document], Any]
 

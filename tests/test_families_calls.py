@@ -57,10 +57,10 @@ def test_each_key_runs_its_member(load: Load, place: Place, standin: Standin) ->
 def test_a_member_computes_what_its_own_module_does(
     load: Load, builds: Any, place: Place, policy: str
 ) -> None:
-    from cudnn_bindgen.codegen.binding import bind
+    from cudnn_bindgen.codegen.bind.binding import bind
     from cudnn_bindgen.codegen.compile import extension_path
-    from cudnn_bindgen.codegen.read import read_graph
-    from cudnn_bindgen.codegen.render import render
+    from cudnn_bindgen.codegen.read.graph import read_graph
+    from cudnn_bindgen.codegen.render.module import render
 
     family = load("rows")
     for case in SOME[:2]:

@@ -10,10 +10,10 @@ from documents import plan_document, to_json, to_ubjson
 from test_families import candidate, product
 
 from cudnn_bindgen.cli import main
-from cudnn_bindgen.codegen.bundle import write_bundle
+from cudnn_bindgen.codegen.bind.bundle import write_bundle
+from cudnn_bindgen.codegen.bind.family import make_family
 from cudnn_bindgen.codegen.compile import extension_path
-from cudnn_bindgen.codegen.family import make_family
-from cudnn_bindgen.codegen.render_family import render_family
+from cudnn_bindgen.codegen.render.family import render_family
 
 SIZES = (16, 128, 32)
 FILES = tuple(f"gemm_{m}.plan" for m in SIZES)

@@ -15,7 +15,7 @@ from standin import Standin
 from test_families_calls import SOME, key_of
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.runtime.errors import OperandError, PlanMismatchError, PlanNotLoadedError
 
 Load = Callable[[str], ModuleType]

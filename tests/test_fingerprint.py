@@ -22,8 +22,8 @@ from documents import (
 )
 from hostile_encoding import encode_ubjson
 
-from cudnn_bindgen.codegen.fingerprint import fingerprint
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.fingerprint import fingerprint
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 Edit = Callable[[Document], Any]
 

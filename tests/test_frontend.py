@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 from standin import build as build_standin
 
-from cudnn_bindgen.codegen.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.binding import Binding, bind
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.module import render
 
 DUMP = Path(__file__).parent / "frontend" / "dump.py"
 

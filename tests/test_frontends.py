@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from frontend_signatures import SIGNATURES, UIDS
 
-from cudnn_bindgen.codegen.binding import bind
+from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 TESTS = Path(__file__).parent
 DATA = TESTS / "data" / "frontends"

@@ -19,10 +19,10 @@ from click.testing import CliRunner
 from documents import PLANS, TESTS, add_graph, plan_document, to_json, to_ubjson
 
 from cudnn_bindgen.cli import main
-from cudnn_bindgen.codegen import render as rendering
-from cudnn_bindgen.codegen import source
+from cudnn_bindgen.codegen.bind.plan_file import read_plans
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
-from cudnn_bindgen.codegen.plan_file import read_plans
+from cudnn_bindgen.codegen.read import source
+from cudnn_bindgen.codegen.render import module as rendering
 from cudnn_bindgen.planning.missing import plan_maker
 
 HOSTILE = TESTS / "hostile"

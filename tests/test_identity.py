@@ -29,13 +29,13 @@ from test_layers import ROOT
 from cudnn_bindgen.accelerating.accelerate import _emit
 from cudnn_bindgen.accelerating.module_key import module_name
 from cudnn_bindgen.cli import main
-from cudnn_bindgen.codegen.alike import Candidate, check_alike
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.bundle import read_graphs, write_bundle
+from cudnn_bindgen.codegen.bind.alike import Candidate, check_alike
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.bind.bundle import read_graphs, write_bundle
+from cudnn_bindgen.codegen.bind.plan_file import read_plans
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError, PlanError
-from cudnn_bindgen.codegen.graph import BITS
-from cudnn_bindgen.codegen.plan_file import read_plans
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.graph import BITS
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.planning.constants import parse_constants, resolve_constants
 from cudnn_bindgen.planning.make_plan import make_plan, read_input
 from cudnn_bindgen.planning.missing import plan_maker

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from identities import CAP, CASES, OPERAND, THREE, decode, encode, key, numbered_anew, operations
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.lowering import ATTENTION
+from cudnn_bindgen.codegen.model.lowering import ATTENTION
 
 MOD = CASES / "score_mod"
 MODIFIED = (CAP, OPERAND, MOD / "composite_cap30.plan", MOD / "backward_cap30.plan", THREE)

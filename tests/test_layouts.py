@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from documents import TESTS, document, node, tensor, to_json
 
-from cudnn_bindgen.codegen.binding import Binding, bind
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.binding import Binding, bind
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 DATA = TESTS / "data"
 

@@ -22,11 +22,11 @@ from documents import (
 )
 from documents_v1 import old_add
 
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.dialects import log
+from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.options import ReadOptions
-from cudnn_bindgen.codegen.read import Entry, list_graphs, read_graph
+from cudnn_bindgen.codegen.read.dialects import log
+from cudnn_bindgen.codegen.read.graph import Entry, list_graphs, read_graph
+from cudnn_bindgen.codegen.read.options import ReadOptions
 
 LOGS = sorted(DATA.glob("frontends/*/three_graphs.log"))
 Edit = Callable[[Document], Any]

@@ -10,9 +10,9 @@ from documents import Document, node, tensor, to_json, with_remedy
 from documents_v1 import BY_NAME, old_add, old_document, old_scalar, old_tensor
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.options import ReadOptions
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.read.options import ReadOptions
 
 Edit = Callable[[Document], Any]
 AGAIN = "(dump the graph again with nvidia-cudnn-frontend 1.27 or newer)"

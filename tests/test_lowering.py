@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from documents import DATA, Document, node, plan_document, scalar, tensor, to_json, to_ubjson
 
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.fingerprint import fingerprint
-from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.lowering import as_built
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.model.fingerprint import fingerprint
+from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.model.lowering import as_built
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 PLANS = DATA / "plans"
 Edit = Callable[[Document], Any]

@@ -17,9 +17,9 @@ import pytest
 from documents import DATA
 from standin import build as build_standin
 
-from cudnn_bindgen.codegen.fingerprint import fingerprint
-from cudnn_bindgen.codegen.lowering import as_built
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.fingerprint import fingerprint
+from cudnn_bindgen.codegen.model.lowering import as_built
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.planning.compare import compare
 from cudnn_bindgen.planning.make_plan import read_input
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudnn_bindgen.codegen import naming
+from cudnn_bindgen.codegen.bind import naming
 from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.model.graph import is_made_up
 
 NAMES = st.text(st.characters()) | st.sampled_from(
     ["q", "Q", "q_2", "x_ptr", "class", "int", "stream", "workspace", "workspace_ptr", "tensor_1"]
@@ -29,14 +30,14 @@ def is_legal(name: str) -> bool:
     "name", ["", "tensor_0", "tensor_123", "0::Y", "sdpa::O", "::OUT_0", "a b\n::X", "a::b::C_1"]
 )
 def test_names_that_the_frontend_made_up(name: str) -> None:
-    assert naming.is_made_up(name)
+    assert is_made_up(name)
 
 
 @pytest.mark.parametrize(
     "name", ["q", "tensor", "tensor_", "tensor_1a", "my_tensor_1", "a:b", "a::b c", "tensor_\u0663"]
 )
 def test_names_that_a_user_chose(name: str) -> None:
-    assert not naming.is_made_up(name)
+    assert not is_made_up(name)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_renaming_moves_no_argument_that_has_another_name(
     before = naming.choose_names(structural, given_names)
     after = naming.choose_names(structural, renamed)
     for i, name in enumerate(given_names):
-        if i != index and (naming.is_made_up(name) or not naming.identifier(name)):
+        if i != index and (is_made_up(name) or not naming.identifier(name)):
             assert before[i] == after[i] == structural[i]
 
 

@@ -13,10 +13,10 @@ from documents import DATA, document, node, tensor, to_json
 from overriding import SYMBOLS, product_plan
 
 from cudnn_bindgen.cli import main
-from cudnn_bindgen.codegen.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.overrides import OverrideOptions, OverrideParts, follow
 from cudnn_bindgen.codegen.errors import EmitError
-from cudnn_bindgen.codegen.overrides import OverrideOptions, OverrideParts, follow
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 PLANS = DATA / "plans/cudnn-9.27-sm90"
 PRODUCT = product_plan()

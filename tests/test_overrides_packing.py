@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cudnn_bindgen.codegen.overrides import follow, stride_order
+from cudnn_bindgen.codegen.bind.overrides import follow, stride_order
 from cudnn_bindgen.runtime.errors import OperandError
 from cudnn_bindgen.runtime.metadata import Operand
 

@@ -14,10 +14,10 @@ from overriding import SYMBOLS, product_plan
 from test_render_hostile import HOSTILE, PLAIN, WORDS, kinds
 from test_stubs import run_mypy
 
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.overrides import OverrideOptions
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.module import render
 
 LONG = (
     "THE_NUMBER_OF_ROWS_OF_ALL_BUT_B=a.m+1+0+0*1*1,c.m+1+0+0*1*1,d.0+1+0+0*1*1/1",

@@ -16,7 +16,7 @@ from plan_sets import HERE, THERE, Kind, Sets, fields, made_for, other_device
 from standin import Standin
 from test_threads import at_once
 
-from cudnn_bindgen.codegen import plan_file
+from cudnn_bindgen.codegen.bind import plan_file
 from cudnn_bindgen.runtime.errors import (
     CudnnError,
     DriverError,

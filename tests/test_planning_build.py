@@ -15,9 +15,9 @@ from fake_frontend import Candidate, Frontend, installed
 
 from cudnn_bindgen.cli import main
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.evidence import Candidate as Tried
-from cudnn_bindgen.codegen.evidence import Evidence, Options, read_evidence
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.evidence import Candidate as Tried
+from cudnn_bindgen.codegen.model.evidence import Evidence, Options, read_evidence
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.planning import frontend as loading
 from cudnn_bindgen.planning.make_plan import describe, make_plan, read_input
 from cudnn_bindgen.planning.options import HEURISTICS, PlanOptions, parse_knobs

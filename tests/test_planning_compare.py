@@ -24,7 +24,7 @@ from documents import (
 from documents import tensor as tensor_document
 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
-from cudnn_bindgen.codegen.read import read_document
+from cudnn_bindgen.codegen.read.graph import read_document
 from cudnn_bindgen.planning.compare import Difference, check_same, compare
 from cudnn_bindgen.planning.lowering import undo_lowering
 from cudnn_bindgen.planning.structure import Structure, read_structure

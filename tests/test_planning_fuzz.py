@@ -10,7 +10,7 @@ from mutations import mutate
 from test_fuzz import BOUNDED, INDICES, NUMBERS, SEEDS
 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
-from cudnn_bindgen.codegen.options import ReadOptions
+from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.planning.call import Call
 from cudnn_bindgen.planning.compare import compare
 from cudnn_bindgen.planning.constants import NOTHING, resolve_constants

@@ -15,7 +15,7 @@ from fake_frontend import Candidate, Enum, Frontend, Graph, NotSupportedError, T
 
 from cudnn_bindgen.cli import main
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.planning import frontend as loading
 from cudnn_bindgen.planning.compare import compare
 from cudnn_bindgen.planning.implementation import leave_open, named

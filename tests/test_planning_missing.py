@@ -32,10 +32,10 @@ from plan_process import DEVICE, Planning, backend
 
 from cudnn_bindgen.caching import file_cache
 from cudnn_bindgen.caching.file_cache import ENVIRONMENT, CacheWarning
-from cudnn_bindgen.codegen.bundle import Key, write_bundle
+from cudnn_bindgen.codegen.bind.bundle import Key, write_bundle
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
-from cudnn_bindgen.codegen.fingerprint import fingerprint
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.fingerprint import fingerprint
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.planning import frontend as loading
 from cudnn_bindgen.planning import plan_cache
 from cudnn_bindgen.planning.make_plan import read_input

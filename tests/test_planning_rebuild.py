@@ -19,7 +19,7 @@ from documents import DATA, Document, document, node, scalar, tensor
 from standin import build as build_standin
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.read import build_graph, list_graphs, read_document, read_graph
+from cudnn_bindgen.codegen.read.graph import build_graph, list_graphs, read_document, read_graph
 from cudnn_bindgen.planning.replay import REPLAYS
 from cudnn_bindgen.planning.replay_pointwise import METHODS
 

@@ -9,9 +9,9 @@ import pytest
 from documents import document, node, tensor, to_json
 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
-from cudnn_bindgen.codegen.graph import Node
-from cudnn_bindgen.codegen.ports import PORTS
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.graph import Node
+from cudnn_bindgen.codegen.model.ports import PORTS
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.planning.call import Call, Member, Operand
 from cudnn_bindgen.planning.replay import REFUSED, REPLAYS, replay
 from cudnn_bindgen.planning.rules import Rule

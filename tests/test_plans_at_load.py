@@ -20,7 +20,7 @@ from standin import Standin
 
 from cudnn_bindgen.caching.file_cache import ENVIRONMENT
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.planning import frontend as loading
 
 Load = Callable[[str], ModuleType]

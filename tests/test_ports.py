@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from cudnn_bindgen.codegen import ports
-from cudnn_bindgen.codegen.ports import (
+from cudnn_bindgen.codegen.model import ports
+from cudnn_bindgen.codegen.model.ports import (
     PORTS,
     Ports,
     is_elementwise_port,

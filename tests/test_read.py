@@ -20,8 +20,8 @@ from documents import (
 )
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.graph import BITS
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.graph import BITS
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 Edit = Callable[[Document], Any]
 VALIDATE = "(call graph.validate() before dumping the graph)"

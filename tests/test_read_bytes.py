@@ -23,9 +23,9 @@ from documents import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudnn_bindgen.codegen.binding import bind
+from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 
 def refusal(data: bytes, file: str = "F") -> str:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from documents import PLANS, add_graph, plan_document, to_ubjson, with_remedy
 
+from cudnn_bindgen.codegen.bind.plan_file import read_plans
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.graph import Replacement, Scalar, WorkspacePart
-from cudnn_bindgen.codegen.plan_file import read_plans
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.graph import Replacement, Scalar, WorkspacePart
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.runtime.metadata import PlanParts
 
 TRUNCATED = "(is the file truncated? write it again from graph.serialize())"

@@ -18,9 +18,9 @@ from documents import PLANS
 from recording_fakes import LAYERNORM, OVERRIDE, SCALE, imported, new_frontend, only_graph, usage
 
 import cudnn_bindgen
-from cudnn_bindgen.codegen.binding import bind
+from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.errors import RecordError
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.recording import recorder as recorder_module
 from cudnn_bindgen.recording import session as session_module
 from cudnn_bindgen.recording.describe import describe

@@ -14,8 +14,8 @@ from documents import TESTS
 from recording_fakes import usage
 from test_frontend import libraries
 
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 __all__ = ["libraries"]  # a fixture
 

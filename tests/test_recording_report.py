@@ -13,12 +13,12 @@ from hypothesis import given
 from recording_fakes import OVERRIDE
 from test_tensor_layout_model import asked, model
 
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.graph import Tensor
-from cudnn_bindgen.codegen.layouts import PLAIN, find_layouts
-from cudnn_bindgen.codegen.layouts import Layout as Rule
-from cudnn_bindgen.codegen.overrides import OverrideOptions
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.bind.layouts import PLAIN, find_layouts
+from cudnn_bindgen.codegen.bind.layouts import Layout as Rule
+from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
+from cudnn_bindgen.codegen.model.graph import Tensor
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.recording import estimate
 from cudnn_bindgen.recording.accepts import explain_refusal
 from cudnn_bindgen.recording.files import write_whole

@@ -12,13 +12,14 @@ import pytest
 from documents import TESTS
 from refusals import REFUSALS, Refusal
 
-from cudnn_bindgen.codegen import source
+from cudnn_bindgen import codegen
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.read import source
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 CODEGEN = TESTS.parent / "codegen"
 # What runs: the same files, or a copy of them where the package is installed for good.
-INSTALLED = Path(source.__file__).resolve().parent
+INSTALLED = Path(codegen.__file__).resolve().parent
 Place = tuple[str, int]
 
 

@@ -28,9 +28,9 @@ from documents import (
 )
 
 from cudnn_bindgen import __version__
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.render import describe_nodes, operand_table, render
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.module import describe_nodes, operand_table, render
 
 SUFFIXES = ("pyx", "pyi", "pxd")
 

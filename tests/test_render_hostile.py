@@ -29,7 +29,7 @@ from test_render import constants
 
 import cudnn_bindgen
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.render.module import render
 
 HOSTILE = {
     "quotes": "a'b\"c",

@@ -11,9 +11,9 @@ import overriding
 import pytest
 from cases import CASES
 
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.describe import describe_run
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.describe import describe_run
 
 # Nothing is launched.
 pytestmark = pytest.mark.parametrize("policy", ["direct"], indirect=True)

@@ -12,10 +12,10 @@ from documents import DATA, READABLE, file_id
 from hostile_encoding import encode_json, encode_ubjson
 from mutations import Seed
 
-from cudnn_bindgen.codegen.binding import bind
+from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.read import list_graphs, read_graph
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.read.graph import list_graphs, read_graph
+from cudnn_bindgen.codegen.render.module import render
 
 DUMPS = sorted((DATA / "frontends").glob("*/*.json"))
 LOGS = sorted((DATA / "frontends").glob("*/*.log"))

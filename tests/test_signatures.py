@@ -15,8 +15,8 @@ from documents import (
     tensors,
 )
 
-from cudnn_bindgen.codegen.render import render
-from cudnn_bindgen.codegen.signatures import run_signature
+from cudnn_bindgen.codegen.render.module import render
+from cudnn_bindgen.codegen.render.signatures import run_signature
 
 
 def stub(raw: Document) -> list[str]:

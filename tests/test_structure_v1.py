@@ -13,9 +13,9 @@ from documents import (
 )
 from documents_v1 import BY_NAME, BY_UID, old_add, old_document, old_tensor
 
-from cudnn_bindgen.codegen.fingerprint import fingerprint
-from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.fingerprint import fingerprint
+from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 
 def read(raw: Document) -> Graph:

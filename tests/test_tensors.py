@@ -17,8 +17,8 @@ from device_tensors import DATA_TYPES, DeviceTensor, make_tensor, on_device, str
 from producers import Array, OldProducer, Producer  # noqa: E402
 from standin import Standin  # noqa: E402
 
-from cudnn_bindgen.codegen.binding import bind  # noqa: E402
-from cudnn_bindgen.codegen.read import read_graph  # noqa: E402
+from cudnn_bindgen.codegen.bind.binding import bind  # noqa: E402
+from cudnn_bindgen.codegen.read.graph import read_graph  # noqa: E402
 
 Load = Callable[[str], ModuleType]
 

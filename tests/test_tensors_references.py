@@ -20,8 +20,8 @@ from leaks import State, repeat  # noqa: E402
 from producers import Array, OldProducer, Producer  # noqa: E402
 from standin import Standin  # noqa: E402
 
-from cudnn_bindgen.codegen.binding import bind  # noqa: E402
-from cudnn_bindgen.codegen.read import read_graph  # noqa: E402
+from cudnn_bindgen.codegen.bind.binding import bind  # noqa: E402
+from cudnn_bindgen.codegen.read.graph import read_graph  # noqa: E402
 from cudnn_bindgen.runtime.errors import CudnnError, OperandError  # noqa: E402
 
 Load = Callable[[str], ModuleType]

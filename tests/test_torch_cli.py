@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from documents import Document, bind_document, document, node, tensor, to_json
 
 from cudnn_bindgen.cli import main
-from cudnn_bindgen.codegen.modules import Named, render_modules
+from cudnn_bindgen.codegen.render.files import Named, render_modules
 
 FILES = ["dgrad.pxd", "dgrad.pyi", "dgrad.pyx", "dgrad_torch.py"]
 FILES += ["net.pxd", "net.pyi", "net.pyx", "net_torch.py"]

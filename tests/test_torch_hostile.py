@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_render_hostile import HOSTILE, PLACES, PLAIN, WORDS
 
-from cudnn_bindgen.codegen.binding import Binding
+from cudnn_bindgen.codegen.bind.binding import Binding
 from cudnn_bindgen.codegen.errors import EmitError
-from cudnn_bindgen.codegen.modules import Named, render_modules
+from cudnn_bindgen.codegen.render.files import Named, render_modules
 
 # What the emitted file calls things itself, and what PyTorch's schemas know.
 TORCH_WORDS = """

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 from torch_siblings import operators  # noqa: E402
 
-from cudnn_bindgen.codegen.binding import Binding  # noqa: E402
+from cudnn_bindgen.codegen.bind.binding import Binding  # noqa: E402
 
 B, H, S, D = 2, 3, 8, 4
 EPSILON = 1e-5

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from documents import DATA, Document, bind_document, document, node, scalar, tensor
 
-from cudnn_bindgen.codegen import backward_tags
-from cudnn_bindgen.codegen.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.torch_autograd import Derivative, derive
 from cudnn_bindgen.codegen.errors import EmitError
-from cudnn_bindgen.codegen.ports import PORTS
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.torch_autograd import Derivative, derive
+from cudnn_bindgen.codegen.model import backward_tags
+from cudnn_bindgen.codegen.model.ports import PORTS
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 REMEDY = ": name tensors of both graphs alike (x and y, their gradients dx and dy)"
 

@@ -23,12 +23,12 @@ from documents import (
     tensor,
 )
 
-from cudnn_bindgen.codegen import torch_operator
-from cudnn_bindgen.codegen.binding import Binding, bind
+from cudnn_bindgen.codegen.bind import torch_operator
+from cudnn_bindgen.codegen.bind.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.torch_operator import Operator, make_operator
 from cudnn_bindgen.codegen.errors import EmitError
-from cudnn_bindgen.codegen.modules import Named, render_modules
-from cudnn_bindgen.codegen.read import read_graph
-from cudnn_bindgen.codegen.torch_operator import Operator, make_operator
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.files import Named, render_modules
 from cudnn_bindgen.runtime.tensor_types import FRAMEWORK_NAMES, STORED
 
 FRONTEND = DATA / "frontends/1.32.0"

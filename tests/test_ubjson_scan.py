@@ -12,8 +12,8 @@ import ubjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudnn_bindgen.codegen.dialects.ubjson_scan import MAX_DEPTH, MAX_VALUES, check_sizes
 from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.read.dialects.ubjson_scan import MAX_DEPTH, MAX_VALUES, check_sizes
 
 PLANS = sorted((Path(__file__).parent / "data/plans").glob("*/*.plan"))
 HUGE = b"l\x7f\xff\xff\xff"

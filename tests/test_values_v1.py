@@ -18,8 +18,8 @@ from documents import (
 from documents_v1 import BY_NAME, BY_UID, old_add, old_document, old_scalar, old_tensor
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 FLOAT_ONE = "3F800000"
 

@@ -21,9 +21,9 @@ from documents import (
 )
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.graph import Graph
-from cudnn_bindgen.codegen.options import ReadOptions
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.read.options import ReadOptions
 
 ORDER = "(its operands are bound in the order of their ports' names; look at the order)"
 

@@ -26,12 +26,12 @@ from identities import CAP, OPERAND, TWO
 from mutations import Seed
 from test_same_graph import FILES, LOGS
 
-from cudnn_bindgen.codegen.binding import bind
+from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.fingerprint import fingerprint
-from cudnn_bindgen.codegen.options import ReadOptions
-from cudnn_bindgen.codegen.read import list_graphs, read_graph
-from cudnn_bindgen.codegen.render import render
+from cudnn_bindgen.codegen.model.fingerprint import fingerprint
+from cudnn_bindgen.codegen.read.graph import list_graphs, read_graph
+from cudnn_bindgen.codegen.read.options import ReadOptions
+from cudnn_bindgen.codegen.render.module import render
 from cudnn_bindgen.planning.make_plan import read_input
 from cudnn_bindgen.planning.structure import Structure
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from cudnn_bindgen.codegen.binding import Argument, Binding
-from cudnn_bindgen.codegen.modules import Named, render_modules
+from cudnn_bindgen.codegen.bind.binding import Argument, Binding
+from cudnn_bindgen.codegen.render.files import Named, render_modules
 
 Compute = Callable[..., Any]
 _numbers = itertools.count()

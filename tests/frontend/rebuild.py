@@ -15,8 +15,8 @@ import every_attention  # noqa: F401  (adds its graphs)
 import every_tag
 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
-from cudnn_bindgen.codegen.options import ReadOptions
-from cudnn_bindgen.codegen.read import list_graphs, read_document
+from cudnn_bindgen.codegen.read.graph import list_graphs, read_document
+from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.planning.constants import parse_constants, resolve_constants
 from cudnn_bindgen.planning.lowering import undo_lowering
 from cudnn_bindgen.planning.rebuild import rebuild

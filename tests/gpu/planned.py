@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.planning.constants import Constants
 from cudnn_bindgen.planning.make_plan import make_plan, read_input
 from cudnn_bindgen.planning.operands import make_operands

@@ -18,8 +18,8 @@ import cudnn
 import graphs
 import torch
 
-from cudnn_bindgen.codegen.binding import bind
-from cudnn_bindgen.codegen.read import read_graph
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.read.graph import read_graph
 
 THREADS, CALLS, REPLAYS = 3, 40, 3
 

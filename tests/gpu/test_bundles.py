@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import graphs  # noqa: E402  (on the path since conftest)
 from running import Call  # noqa: E402
 
-from cudnn_bindgen.codegen.bundle import write_bundle  # noqa: E402
+from cudnn_bindgen.codegen.bind.bundle import write_bundle  # noqa: E402
 from cudnn_bindgen.codegen.errors import GraphFormatError  # noqa: E402
 from cudnn_bindgen.runtime.errors import PlanMismatchError, PlanMissingError  # noqa: E402
 

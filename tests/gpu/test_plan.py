@@ -19,7 +19,7 @@ import graphs  # noqa: E402  (on the path since conftest)
 from planned import make_planned_operands, make_plans  # noqa: E402
 
 from cudnn_bindgen.codegen.errors import PlanError  # noqa: E402
-from cudnn_bindgen.codegen.read import read_graph  # noqa: E402
+from cudnn_bindgen.codegen.read.graph import read_graph  # noqa: E402
 from cudnn_bindgen.planning.constants import Constants  # noqa: E402
 from cudnn_bindgen.planning.make_plan import make_plan, read_input  # noqa: E402
 from cudnn_bindgen.planning.options import PlanOptions  # noqa: E402

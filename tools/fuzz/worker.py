@@ -26,9 +26,9 @@ from emitting import check_accepted, check_refusal, emit, shape_of
 from mutations import find_seeds, mutate
 
 from cudnn_bindgen.cli import main as cli
-from cudnn_bindgen.codegen import render as render_module
-from cudnn_bindgen.codegen.options import ReadOptions
-from cudnn_bindgen.codegen.read import list_graphs
+from cudnn_bindgen.codegen.read.graph import list_graphs
+from cudnn_bindgen.codegen.read.options import ReadOptions
+from cudnn_bindgen.codegen.render import module as render_module
 
 # Processor time of this process, because others share the machine.
 SECONDS = 1.0

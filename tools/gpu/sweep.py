@@ -130,9 +130,9 @@ def sweep(name: str, plan: bytes, handle: object) -> dict:
     from plan_calls import PlanCalls
     from planned import make_planned_operands
 
-    from cudnn_bindgen.codegen.binding import bind
-    from cudnn_bindgen.codegen.plan_file import read_plans
-    from cudnn_bindgen.codegen.read import read_graph
+    from cudnn_bindgen.codegen.bind.binding import bind
+    from cudnn_bindgen.codegen.bind.plan_file import read_plans
+    from cudnn_bindgen.codegen.read.graph import read_graph
     from cudnn_bindgen.planning.wanted import waits_for_peers
     from cudnn_bindgen.runtime.errors import StreamError
     from cudnn_bindgen.runtime.metadata import Operand, PlanParts

@@ -225,7 +225,7 @@ def load_plan(plan=None, on_missing="refuse"):
     if plan is None:
         load_members(_family, plan_maker)
         return
-    from cudnn_bindgen.codegen.plan_file import read_plans
+    from cudnn_bindgen.codegen.bind.plan_file import read_plans
     plan = plan_source(plan)
     parts = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
     load_member(_family, parts, plan, plan_maker)

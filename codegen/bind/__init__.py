@@ -1,0 +1,1 @@
+"""Graphs → bindings: names, layouts, plans, families, operators of PyTorch."""

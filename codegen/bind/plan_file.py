@@ -1,0 +1,65 @@
+"""A file's plans as the runtime takes them: what a generated `load_plan` calls."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from cudnn_bindgen.codegen.bind.bundle import read_graphs
+from cudnn_bindgen.codegen.bind.graphs import bind_graphs
+from cudnn_bindgen.codegen.bind.plan_parts import PlanParts
+from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.read.source import read_given
+
+
+def read_plans(
+    source: bytes | str | os.PathLike[str], may_be_none: bool = False
+) -> list[dict[str, Any]]:
+    """Read the plans of a plan file or of a bundle.
+
+    Parameters
+    ----------
+    source
+        Content of the file, or its path.
+    may_be_none
+        Take a file that holds structure only, and so no plan.
+
+    Returns
+    -------
+    list of dict
+        The fields of ``cudnn_bindgen.runtime.metadata.PlanParts`` of each.
+
+    Raises
+    ------
+    GraphFormatError
+        It is no graph file, has no plan, or is a bundle that is not as it was written.
+    OSError
+        It cannot be read.
+    """
+    data, file = read_given(source, "plan")
+    plans = bind_graphs(read_graphs(data, file)).plans
+    if not plans and not may_be_none:
+        refusal = GraphFormatError(
+            "expected a plan, got structure only",
+            hint='write the file with graph.serialize(), or load it with on_missing="plan"',
+        )
+        refusal.file = file
+        raise refusal
+    return [_fields(plan) for plan in plans]
+
+
+def _fields(plan: PlanParts) -> dict[str, Any]:
+    return {
+        "fingerprint": plan.fingerprint,
+        "cudnn_version": plan.cudnn_version,
+        "sm": plan.sm,
+        "sm_count": plan.sm_count,
+        "uids": plan.uids,
+        "constants": tuple((uid, value.data) for uid, value in plan.constants),
+        "workspace_parts": plan.workspace_parts,
+        "replacements": plan.replacements,
+        "dropped": plan.dropped,
+        "workspace_size": plan.workspace_size,
+        "text": plan.text,
+        "alignments": plan.alignments,
+    }

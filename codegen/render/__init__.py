@@ -1,0 +1,1 @@
+"""Bindings → the text of files, and tables for people."""

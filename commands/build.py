@@ -1,0 +1,94 @@
+"""The command line of compiling: ``cudnn-bindgen build``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
+from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.output import is_foreign, write_files
+from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, TorchOptions
+from cudnn_bindgen.codegen.render.files import check_apart, check_free
+from cudnn_bindgen.commands.family import check_family_options, render_files
+from cudnn_bindgen.commands.graphs import (
+    module_of,
+    named,
+    refuse_to_replace,
+    render_all,
+)
+from cudnn_bindgen.commands.options import (
+    PATH,
+    family_options,
+    force_option,
+    override_options,
+    reading_options,
+    torch_options,
+)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  cudnn-bindgen build attn.plan -d mymodel/            # mymodel/attn.*.so beside its sources
+  cudnn-bindgen build graphs/*.plan -d mymodel/ -j 8   # all of them, eight at once
+  cudnn-bindgen build --family attn attn_b*.plan -d mymodel/       # all of them in one module
+"""
+)
+@click.argument("graphs", type=PATH, nargs=-1, required=True, metavar="GRAPH...")
+@click.option("-d", "--directory", type=PATH, required=True, help="Folder for the modules.")
+@click.option("--name", help="Name of the module, for one GRAPH; default from its file name.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Compilers at once; default: cores.",
+)
+@force_option
+@reading_options
+@override_options
+@torch_options
+@family_options
+def build(
+    graphs: tuple[Path, ...],
+    directory: Path,
+    name: str | None,
+    jobs: int | None,
+    force: bool,
+    reading: ReadOptions,
+    overriding: OverrideOptions,
+    torch: TorchOptions,
+    family: FamilyOptions,
+) -> None:
+    """Emit each GRAPH and compile it. What is up to date is left alone."""
+    check_family_options(family, name, reading, overriding, torch)
+    single = (("--name", name), ("--index", reading.index), ("--backward", torch.backward or None))
+    for option, value in single:
+        if value is not None and len(graphs) > 1:
+            raise EmitError(f"{option}: expected one GRAPH, got several")
+    files: dict[str, dict[str, str]] = {}
+    if family.name is not None:
+        files[family.name] = render_files(graphs, family, family.name, reading)
+    else:
+        modules = {graph: module_of(graph, name) for graph in graphs}
+        check_apart({str(graph): [module] for graph, module in modules.items()})
+        for graph, module in modules.items():
+            bound = named(graph, module, reading, overriding)
+            files[str(graph)] = render_all(bound, reading, torch)
+        check_apart(files)
+    check_free(files)
+    from cudnn_bindgen.codegen.compile import foreign_modules
+    from cudnn_bindgen.codegen.compile_all import compile_all
+
+    names = sorted(file for emitted in files.values() for file in emitted)
+    sources = [directory / file for file in names if file.endswith(".pyx")]
+    if not force:
+        foreign = [path for path in map(directory.joinpath, names) if is_foreign(path)]
+        refuse_to_replace([*foreign, *foreign_modules(sources, directory)])
+    for emitted in files.values():
+        write_files(directory, emitted)
+    if not compile_all(sources, directory, jobs):
+        sys.exit(2)

@@ -1,0 +1,124 @@
+"""The command line of emitting: ``cudnn-bindgen emit``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
+from cudnn_bindgen.codegen.bind.sidecar import sidecars
+from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.output import depfile as dependency_rule
+from cudnn_bindgen.codegen.output import find_differences, is_foreign, write_files
+from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, TorchOptions
+from cudnn_bindgen.codegen.read.source import display_name, is_stdin
+from cudnn_bindgen.codegen.render.files import check_free
+from cudnn_bindgen.commands.family import check_family_options, render_files
+from cudnn_bindgen.commands.graphs import (
+    module_of,
+    named,
+    refuse_to_replace,
+    render_all,
+)
+from cudnn_bindgen.commands.options import (
+    PATH,
+    family_options,
+    force_option,
+    list_option,
+    override_options,
+    reading_options,
+    torch_options,
+)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  cudnn-bindgen emit attn.plan                         # attn.pyx, attn.pyi, attn.pxd here
+  cudnn-bindgen emit attn.plan -o mymodel/_attn.pyx    # module _attn in mymodel/
+  cudnn-bindgen emit attn.plan -o -                    # the .pyx on standard output
+  cudnn-bindgen emit attn.bundle                       # for all GPUs that it has plans for
+  cudnn-bindgen emit attn.plan -o mymodel/_attn.pyx --check        # exit 1 if not up to date
+  cudnn-bindgen emit run.log --list                    # the graphs that a log holds
+  cudnn-bindgen emit run.log --index 2 -o attn.pyx     # the second of them
+  cudnn-bindgen emit attn.plan --torch --backward attn_bwd.plan    # also attn_torch.py
+  cudnn-bindgen emit --family attn attn_b*.plan        # one module for several shapes
+"""
+)
+@click.argument("graphs", type=PATH, nargs=-1, required=True, metavar="GRAPH...")
+@click.option("-o", "--output", metavar="OUT.pyx|-", help="File to write; default NAME.pyx here.")
+@click.option("--name", help="Name of the module; default from OUT.pyx, else from GRAPH.")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 with a diff if not up to date.")
+@click.option("--depfile", type=PATH, help="Write a Makefile rule for build systems.")
+@force_option
+@list_option
+@reading_options
+@override_options
+@torch_options
+@family_options
+def emit(
+    graphs: tuple[Path, ...],
+    output: str | None,
+    name: str | None,
+    check: bool,
+    depfile: Path | None,
+    force: bool,
+    is_list: bool,
+    reading: ReadOptions,
+    overriding: OverrideOptions,
+    torch: TorchOptions,
+    family: FamilyOptions,
+) -> None:
+    """Write the binding of GRAPH: a .pyx module, its .pyi stub and its .pxd declarations.
+
+    GRAPH is a plan file, a bundle of them, a structure dump, a log with graphs in it, or - for
+    standard input.
+    """
+    graph = graphs[0]
+    if len(graphs) > 1 and (is_list or family.name is None):
+        raise EmitError(f"GRAPH: expected one, or --family, got {len(graphs)}")
+    check_family_options(family, name, reading, overriding, torch)
+    if is_list:
+        from cudnn_bindgen.codegen.render.show import show_list
+
+        show_list(graph, reading, as_json=False)
+        return
+    target = Path(output) if output not in (None, "-") else None
+    if target is not None and target.suffix != ".pyx":
+        raise EmitError(f'--output: expected a file name that ends in .pyx, got "{output}"')
+    option, name = ("--name", name) if family.name is None else ("--family", family.name)
+    if target is not None and name is not None and name != target.stem:
+        raise EmitError(f"{option}: expected {target.stem}, the stem of --output, got {name}")
+    if output == "-" and (check or depfile):
+        raise EmitError("--output: expected a file for --check and --depfile, got -")
+    if output == "-" and torch.namespace is not None:
+        raise EmitError("--output: expected a file for --torch, got -")
+    if depfile and any(map(is_stdin, graphs)):
+        raise EmitError("--depfile: expected GRAPH to be a file, got -")
+    module = module_of(graph, target.stem if target is not None and name is None else name)
+    if family.name is None:
+        files = render_all(named(graph, module, reading, overriding), reading, torch)
+    else:
+        files = render_files(graphs, family, module, reading)
+    if output == "-":
+        click.echo(files[f"{module}.pyx"], nl=False)
+        return
+    directory = target.parent if target else Path()
+    if check:
+        differences = find_differences(directory, files)
+        for difference in differences:
+            click.echo(difference, nl=False)
+        sys.exit(1 if differences else 0)
+    check_free({display_name(graph): files})
+    targets = [directory / file for file in sorted(files)]
+    if not force:
+        refuse_to_replace([*filter(is_foreign, targets)])
+    if depfile:
+        sources = [file for one in (*graphs, *torch.backward) for file in (one, *sidecars(one))]
+        if depfile.resolve() in (file.resolve() for file in (*targets, *sources)):
+            raise EmitError(f"--depfile: expected a file of its own, got {depfile}")
+        rule = dependency_rule(targets, sources)
+        write_files(depfile.parent, {depfile.name: rule})
+    write_files(directory, files)

@@ -1,0 +1,63 @@
+"""`emit` and `build` with --family: graph files → the files of one module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cudnn_bindgen.codegen.bind.alike import Candidate
+from cudnn_bindgen.codegen.bind.bundle import merge_warnings, read_graphs
+from cudnn_bindgen.codegen.bind.family import make_family
+from cudnn_bindgen.codegen.bind.graphs import bind_graphs
+from cudnn_bindgen.codegen.bind.naming import check_module_name
+from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
+from cudnn_bindgen.codegen.bind.sidecar import choose_options
+from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, TorchOptions
+from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
+from cudnn_bindgen.codegen.render.family import render_family
+from cudnn_bindgen.commands.errors import warn
+
+
+def check_family_options(
+    family: FamilyOptions,
+    name: str | None,
+    reading: ReadOptions,
+    overriding: OverrideOptions,
+    torch: TorchOptions,
+) -> None:
+    """Refuse options that are for one graph.
+
+    Raises
+    ------
+    EmitError
+        One of them is given with --family.
+    """
+    if family.name is None:
+        return
+    others = {
+        "--name": name,
+        "--index": reading.index,
+        "--symbol": overriding.symbols or None,
+        "--unbounded": overriding.is_unbounded or None,
+        "--torch": torch.namespace,
+    }
+    for option, value in others.items():
+        if value is not None:
+            raise EmitError(f"--family: expected no {option}, got both")
+
+
+def render_files(
+    graphs: Sequence[Path], family: FamilyOptions, module: str, reading: ReadOptions
+) -> dict[str, str]:
+    """Read `graphs` and render the one module that is for all of them."""
+    check_module_name(module)
+    candidates = []
+    for path in graphs:
+        file = display_name(path)
+        found = read_graphs(read_source(path), file, reading)
+        warn(merge_warnings(found), file)
+        binding = bind_graphs(found, choose_options(path, OverrideOptions()))
+        source = "stdin" if is_stdin(path) else path.name
+        candidates.append(Candidate(file, source, found[0], binding))
+    return render_family(make_family(candidates, family.keys), module)

@@ -1,0 +1,62 @@
+"""What commands do with a GRAPH argument: read, bind, name and render it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cudnn_bindgen.codegen.bind.bundle import merge_warnings, read_graphs
+from cudnn_bindgen.codegen.bind.graphs import bind_graphs
+from cudnn_bindgen.codegen.bind.naming import check_module_name, module_name
+from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
+from cudnn_bindgen.codegen.bind.sidecar import choose_options
+from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.options import ReadOptions, TorchOptions
+from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
+from cudnn_bindgen.codegen.render.files import Named, render_modules
+from cudnn_bindgen.commands.errors import warn
+
+
+def named(graph: Path, module: str, reading: ReadOptions, overriding: OverrideOptions) -> Named:
+    """Read GRAPH and bind it, for a module of this name."""
+    binding = bind_graphs(read(graph, reading), choose_options(graph, overriding))
+    return Named(module, binding, source_name(graph))
+
+
+def render_all(module: Named, reading: ReadOptions, torch: TorchOptions) -> dict[str, str]:
+    """Render a module, and its operators of PyTorch with the graphs of their gradients."""
+    allowed = ReadOptions(None, reading.allow_newer, reading.strict)
+    backwards = [
+        named(graph, module_of(graph, None), allowed, OverrideOptions()) for graph in torch.backward
+    ]
+    return render_modules(module, backwards, torch.namespace)
+
+
+def refuse_to_replace(foreign: Sequence[Path]) -> None:
+    """Raise EmitError if there are files that are somebody's work."""
+    if foreign:
+        raise EmitError(
+            f"{foreign[0]}: expected a file that cudnn-bindgen has written, or none, got another: "
+            "--force replaces it" + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else "")
+        )
+
+
+def read(graph: Path, reading: ReadOptions) -> tuple[Graph, ...]:
+    """Read GRAPH, one graph with one plan or several, and print what is odd about it."""
+    file = display_name(graph)
+    graphs = read_graphs(read_source(graph), file, reading)
+    warn(merge_warnings(graphs), file)
+    return graphs
+
+
+def source_name(graph: Path) -> str:
+    """Return what a module says it is made from."""
+    return "stdin" if is_stdin(graph) else graph.name
+
+
+def module_of(graph: Path, name: str | None) -> str:
+    """Return the name of the module: this one, else one from GRAPH's."""
+    if name is not None:
+        return check_module_name(name)
+    return module_name("binding" if is_stdin(graph) else graph.stem)
