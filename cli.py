@@ -19,9 +19,9 @@ _PLACES = {
     "build": "cudnn_bindgen.commands.build:build",
     "bundle": "cudnn_bindgen.commands.bundle:bundle",
     "emit": "cudnn_bindgen.commands.emit:emit",
-    "plan": "cudnn_bindgen.planning.command:plan",
-    "record": "cudnn_bindgen.recording.command:record",
-    "report": "cudnn_bindgen.recording.command:report",
+    "plan": "cudnn_bindgen.commands.plan:plan",
+    "record": "cudnn_bindgen.commands.record:record",
+    "report": "cudnn_bindgen.commands.record:report",
     "show": "cudnn_bindgen.commands.show:show",
 }
 

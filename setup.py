@@ -11,13 +11,13 @@ from setuptools import Extension, setup
 DEBUG = [] if "CXXFLAGS" in os.environ else ["-g0"]
 
 # src/…, not runtime/…: Cython finds a module's own .pxd by the package's folders on disk.
-ROOMS = [Path("src/cudnn_bindgen", room) for room in ("recording", "runtime")]
+ROOMS = [Path("src/cudnn_bindgen", room) for room in ("frontend/recording", "runtime")]
 
 setup(
     ext_modules=cythonize(
         [
             Extension(
-                f"cudnn_bindgen.{room.name}.{source.stem}",
+                ".".join(source.relative_to("src").with_suffix("").parts),
                 [source.as_posix()],
                 language="c++",
                 include_dirs=[room.as_posix()],

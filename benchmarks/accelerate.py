@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import cudnn_bindgen
-from cudnn_bindgen.caching.file_cache import ENVIRONMENT
+from cudnn_bindgen.frontend.file_cache import ENVIRONMENT
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gpu"))
 import overridden

@@ -222,8 +222,8 @@ def make_operands(operands, generator, device):
     """
     import torch
 
-    from cudnn_bindgen.planning import operands as planning
-    from cudnn_bindgen.planning.wanted import Wanted
+    from cudnn_bindgen.frontend.planning import operands as planning
+    from cudnn_bindgen.frontend.planning.wanted import Wanted
 
     wanted = [
         # A module does not state ports, but names after them what the user did not name.
@@ -256,7 +256,7 @@ def storage(tensor):
     """Return every byte behind a tensor, padding included, as a view."""
     import torch
 
-    from cudnn_bindgen.planning import torch_types
+    from cudnn_bindgen.frontend.planning import torch_types
 
     return torch_types.storage(torch, tensor)
 

@@ -219,7 +219,7 @@ def load_plan(plan=None, on_missing="refuse"):
         plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
     make_missing = None
     if is_made:
-        from cudnn_bindgen.planning.missing import plan_maker
+        from cudnn_bindgen.frontend.planning.missing import plan_maker
         source = _STRUCTURE if plan is None else plan
         make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
     replace_plans(_graph, plans, make_missing)

@@ -19,7 +19,7 @@ from operands import Operands
 from standin import Standin
 
 import cudnn_bindgen
-from cudnn_bindgen.accelerating import accelerate as room
+from cudnn_bindgen.frontend.accelerating import accelerate as room
 
 
 def main(directory: str, name: str, log: str, start: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cudnn_bindgen.planning.cuda import Cuda
+from cudnn_bindgen.frontend.planning.cuda import Cuda
 
 
 class FakeCuda(Cuda):

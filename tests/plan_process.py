@@ -17,7 +17,7 @@ from typing import Any
 from documents import plan_document, to_ubjson
 from fake_frontend import Candidate, Frontend, Graph
 
-from cudnn_bindgen.planning.missing import plan_maker
+from cudnn_bindgen.frontend.planning.missing import plan_maker
 
 DEVICE = (90, 132, 91900)
 

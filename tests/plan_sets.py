@@ -69,7 +69,7 @@ class Makers:
         self.make: Callable[[int, int, int], dict[str, Any]] = self._none
         self.asked: list[tuple[Any, list[int]]] = []
         self.calls: list[Kind] = []
-        planning = ModuleType("cudnn_bindgen.planning.missing")
+        planning = ModuleType("cudnn_bindgen.frontend.planning.missing")
         planning.__dict__["plan_maker"] = self.plan_maker
         monkeypatch.setitem(sys.modules, planning.__name__, planning)
 

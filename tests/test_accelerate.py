@@ -26,8 +26,8 @@ from standin import Standin  # noqa: E402
 from test_tensors import Tensors, doubles  # noqa: E402
 
 import cudnn_bindgen  # noqa: E402
-from cudnn_bindgen.accelerating import loaded_modules  # noqa: E402
-from cudnn_bindgen.caching.file_cache import ENVIRONMENT  # noqa: E402
+from cudnn_bindgen.frontend.accelerating import loaded_modules  # noqa: E402
+from cudnn_bindgen.frontend.file_cache import ENVIRONMENT  # noqa: E402
 from cudnn_bindgen.runtime.errors import OperandError  # noqa: E402
 
 Accelerate = Callable[..., Any]
@@ -72,7 +72,7 @@ def accelerate(
 
 def build(graph: Graph, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile a graph's module into a folder, without loading it."""
-    from cudnn_bindgen.accelerating import accelerate as room
+    from cudnn_bindgen.frontend.accelerating import accelerate as room
 
     with monkeypatch.context() as patch:
         patch.setenv(ENVIRONMENT, str(folder))

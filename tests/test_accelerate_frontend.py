@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_bindgen.caching.file_cache import ENVIRONMENT
+from cudnn_bindgen.frontend.file_cache import ENVIRONMENT
 
 PROGRAM = Path(__file__).parent / "frontend" / "accelerate.py"
 

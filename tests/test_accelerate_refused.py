@@ -17,12 +17,12 @@ from fake_pygraph import Graph, NotSupportedError, engine
 from standin import Standin
 
 import cudnn_bindgen
-from cudnn_bindgen.accelerating import accelerate as room
-from cudnn_bindgen.accelerating import loaded_modules
-from cudnn_bindgen.accelerating.accelerated import Accelerated
-from cudnn_bindgen.accelerating.errors import AccelerateError, AccelerateWarning
-from cudnn_bindgen.caching.file_cache import ENVIRONMENT
 from cudnn_bindgen.codegen.compile import extension_path
+from cudnn_bindgen.frontend.accelerating import accelerate as room
+from cudnn_bindgen.frontend.accelerating import loaded_modules
+from cudnn_bindgen.frontend.accelerating.accelerated import Accelerated
+from cudnn_bindgen.frontend.accelerating.errors import AccelerateError, AccelerateWarning
+from cudnn_bindgen.frontend.file_cache import ENVIRONMENT
 
 PLAN = CASES["bare_scalars"].plan
 

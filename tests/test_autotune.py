@@ -24,13 +24,13 @@ from cudnn_bindgen.codegen.errors import PlanError  # noqa: E402
 from cudnn_bindgen.codegen.model.evidence import Candidate as Tried  # noqa: E402
 from cudnn_bindgen.codegen.model.evidence import Evidence, Timing, read_evidence  # noqa: E402
 from cudnn_bindgen.codegen.read.graph import read_graph  # noqa: E402
-from cudnn_bindgen.planning import build_plan, cuda, measure  # noqa: E402
-from cudnn_bindgen.planning import frontend as loading  # noqa: E402
-from cudnn_bindgen.planning.autotune import fastest  # noqa: E402
-from cudnn_bindgen.planning.build_plan import unwatched  # noqa: E402
-from cudnn_bindgen.planning.make_plan import make_plan, read_input  # noqa: E402
-from cudnn_bindgen.planning.measure import ROUNDS  # noqa: E402
-from cudnn_bindgen.planning.options import PlanOptions  # noqa: E402
+from cudnn_bindgen.frontend.planning import build_plan, cuda, measure  # noqa: E402
+from cudnn_bindgen.frontend.planning import frontend as loading  # noqa: E402
+from cudnn_bindgen.frontend.planning.autotune import fastest  # noqa: E402
+from cudnn_bindgen.frontend.planning.build_plan import unwatched  # noqa: E402
+from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input  # noqa: E402
+from cudnn_bindgen.frontend.planning.measure import ROUNDS  # noqa: E402
+from cudnn_bindgen.frontend.planning.options import PlanOptions  # noqa: E402
 
 AUTOTUNE = PlanOptions(autotune=True)
 

@@ -11,14 +11,14 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from documents import DATA, document, node, tensor, to_json  # noqa: E402
 
 from cudnn_bindgen.codegen.read.graph import read_graph  # noqa: E402
-from cudnn_bindgen.planning import agreement  # noqa: E402
-from cudnn_bindgen.planning.agreement import (  # noqa: E402
+from cudnn_bindgen.frontend.planning import agreement  # noqa: E402
+from cudnn_bindgen.frontend.planning.agreement import (  # noqa: E402
     Difference,
     compare,
     find_tolerances,
     has_values,
 )
-from cudnn_bindgen.planning.wanted import Wanted  # noqa: E402
+from cudnn_bindgen.frontend.planning.wanted import Wanted  # noqa: E402
 
 COUNT = 4096
 

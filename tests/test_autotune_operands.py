@@ -15,9 +15,9 @@ from documents import DATA, PLANS, STRUCTURES, document, file_id, node, tensor, 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError  # noqa: E402
 from cudnn_bindgen.codegen.model.graph import BITS  # noqa: E402
 from cudnn_bindgen.codegen.read.graph import read_graph  # noqa: E402
-from cudnn_bindgen.planning.operands import bytes_needed, make_operands  # noqa: E402
-from cudnn_bindgen.planning.torch_types import storage  # noqa: E402
-from cudnn_bindgen.planning.wanted import Wanted, find_wanted  # noqa: E402
+from cudnn_bindgen.frontend.planning.operands import bytes_needed, make_operands  # noqa: E402
+from cudnn_bindgen.frontend.planning.torch_types import storage  # noqa: E402
+from cudnn_bindgen.frontend.planning.wanted import Wanted, find_wanted  # noqa: E402
 
 LARGEST = 1 << 28
 

@@ -27,7 +27,7 @@ from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.codegen.render.module import render
-from cudnn_bindgen.planning.make_plan import read_input
+from cudnn_bindgen.frontend.planning.make_plan import read_input
 
 REAL = [
     DATA / "plans" / f"cudnn-{version}-sm90/scale_by_value.plan" for version in ("9.19", "9.27")

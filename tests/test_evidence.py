@@ -31,7 +31,7 @@ from cudnn_bindgen.codegen.model.evidence import (
 )
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.render.module import render
-from cudnn_bindgen.planning.evidence import splice
+from cudnn_bindgen.frontend.planning.evidence import splice
 
 FULL = Evidence(
     tool="0.1.0",

@@ -51,7 +51,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int], Kind]]:
 
         return make
 
-    planning = ModuleType("cudnn_bindgen.planning.missing")
+    planning = ModuleType("cudnn_bindgen.frontend.planning.missing")
     planning.__dict__["plan_maker"] = plan_maker
     monkeypatch.setitem(sys.modules, planning.__name__, planning)
     return calls

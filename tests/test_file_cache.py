@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from cudnn_bindgen.caching import file_cache
-from cudnn_bindgen.caching.file_cache import CacheError, CacheWarning, FileCache, RejectedError
+from cudnn_bindgen.frontend import file_cache
+from cudnn_bindgen.frontend.file_cache import CacheError, CacheWarning, FileCache, RejectedError
 
 NAME = f"text_{'0' * 40}"
 

@@ -23,7 +23,7 @@ from cudnn_bindgen.codegen.bind.plan_file import read_plans
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
 from cudnn_bindgen.codegen.read import source
 from cudnn_bindgen.codegen.render import module as rendering
-from cudnn_bindgen.planning.missing import plan_maker
+from cudnn_bindgen.frontend.planning.missing import plan_maker
 
 HOSTILE = TESTS / "hostile"
 RECURSION = (HOSTILE / "sidecar_recursion.toml").read_bytes()

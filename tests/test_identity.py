@@ -26,8 +26,6 @@ from identities import (
 )
 from test_layers import ROOT
 
-from cudnn_bindgen.accelerating.accelerate import _emit
-from cudnn_bindgen.accelerating.module_key import module_name
 from cudnn_bindgen.cli import main
 from cudnn_bindgen.codegen.bind.alike import Candidate, check_alike
 from cudnn_bindgen.codegen.bind.binding import bind
@@ -36,10 +34,12 @@ from cudnn_bindgen.codegen.bind.plan_file import read_plans
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError, PlanError
 from cudnn_bindgen.codegen.model.graph import BITS
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.planning.constants import parse_constants, resolve_constants
-from cudnn_bindgen.planning.make_plan import make_plan, read_input
-from cudnn_bindgen.planning.missing import plan_maker
-from cudnn_bindgen.recording.describe import describe_files
+from cudnn_bindgen.frontend.accelerating.accelerate import _emit
+from cudnn_bindgen.frontend.accelerating.module_key import module_name
+from cudnn_bindgen.frontend.planning.constants import parse_constants, resolve_constants
+from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input
+from cudnn_bindgen.frontend.planning.missing import plan_maker
+from cudnn_bindgen.frontend.recording.describe import describe_files
 
 MOD = CASES / "score_mod"
 ONE_GRAPH = "a bundle holds plans of one graph: plan the same graph for each GPU and cuDNN"

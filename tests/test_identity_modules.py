@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from identities import CAP, NONE, decode, structure_of
 
-from cudnn_bindgen.caching.file_cache import ENVIRONMENT
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.compile import extension_path
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.render.module import render
+from cudnn_bindgen.frontend.file_cache import ENVIRONMENT
 from cudnn_bindgen.runtime.errors import PlanMismatchError
 
 SOURCES = {"soft_cap": CAP.read_bytes(), "no_cap": structure_of(decode(NONE))}

@@ -20,8 +20,8 @@ from standin import build as build_standin
 from cudnn_bindgen.codegen.model.fingerprint import fingerprint
 from cudnn_bindgen.codegen.model.lowering import as_built
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.planning.compare import compare
-from cudnn_bindgen.planning.make_plan import read_input
+from cudnn_bindgen.frontend.planning.compare import compare
+from cudnn_bindgen.frontend.planning.make_plan import read_input
 
 VERSIONS = ("91300", "91900", "92800")
 

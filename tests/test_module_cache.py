@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from cudnn_bindgen.accelerating import module_key
-from cudnn_bindgen.accelerating.errors import AccelerateWarning
-from cudnn_bindgen.accelerating.module_cache import ModuleCache
-from cudnn_bindgen.caching import file_cache
-from cudnn_bindgen.caching.file_cache import CacheError
 from cudnn_bindgen.codegen import compile as compiling
 from cudnn_bindgen.codegen.compile import CompileError, extension_path
+from cudnn_bindgen.frontend import file_cache
+from cudnn_bindgen.frontend.accelerating import module_key
+from cudnn_bindgen.frontend.accelerating.errors import AccelerateWarning
+from cudnn_bindgen.frontend.accelerating.module_cache import ModuleCache
+from cudnn_bindgen.frontend.file_cache import CacheError
 
 NAME = f"graph_{'0' * 40}"
 
@@ -288,7 +288,7 @@ def test_what_killed_processes_left_is_removed(cache: ModuleCache) -> None:
 PROCESS = """
 import sys, time
 from pathlib import Path
-from cudnn_bindgen.accelerating.module_cache import ModuleCache
+from cudnn_bindgen.frontend.accelerating.module_cache import ModuleCache
 
 folder, log, start = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
 

@@ -215,7 +215,9 @@ def package_files(copy: Path) -> set[str]:
 
 def extension_files(copy: Path) -> set[str]:
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    rooms = {room: sorted((copy / room).glob("*.pyx")) for room in ("recording", "runtime")}
+    rooms = {
+        room: sorted((copy / room).glob("*.pyx")) for room in ("frontend/recording", "runtime")
+    }
     assert all(rooms.values())
     return {
         f"cudnn_bindgen/{room}/{source.stem}{suffix}"

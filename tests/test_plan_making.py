@@ -610,7 +610,7 @@ def test_a_maker_is_let_go(load: Load, standin: Standin, makers: Makers) -> None
         return lambda *kind: (one, make(*kind))[1]
 
     makers.makes("kept")
-    sys.modules["cudnn_bindgen.planning.missing"].__dict__["plan_maker"] = plan_maker
+    sys.modules["cudnn_bindgen.frontend.planning.missing"].__dict__["plan_maker"] = plan_maker
     other_device(standin)
     for _ in range(3):
         module.load_plan(on_missing="plan")

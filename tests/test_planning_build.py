@@ -18,9 +18,9 @@ from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.model.evidence import Candidate as Tried
 from cudnn_bindgen.codegen.model.evidence import Evidence, Options, read_evidence
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.planning import frontend as loading
-from cudnn_bindgen.planning.make_plan import describe, make_plan, read_input
-from cudnn_bindgen.planning.options import HEURISTICS, PlanOptions, parse_knobs
+from cudnn_bindgen.frontend.planning import frontend as loading
+from cudnn_bindgen.frontend.planning.make_plan import describe, make_plan, read_input
+from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions, parse_knobs
 
 GOOD = [Candidate(8, 64), Candidate(2, 16)]
 FOREIGN = Candidate(20_500)

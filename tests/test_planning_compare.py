@@ -25,9 +25,9 @@ from documents import tensor as tensor_document
 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.read.graph import read_document
-from cudnn_bindgen.planning.compare import Difference, check_same, compare
-from cudnn_bindgen.planning.lowering import undo_lowering
-from cudnn_bindgen.planning.structure import Structure, read_structure
+from cudnn_bindgen.frontend.planning.compare import Difference, check_same, compare
+from cudnn_bindgen.frontend.planning.lowering import undo_lowering
+from cudnn_bindgen.frontend.planning.structure import Structure, read_structure
 
 FILES = [
     *(path for path in STRUCTURES if path.stem not in HALF_INFERRED),

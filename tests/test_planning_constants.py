@@ -10,8 +10,8 @@ from documents import Document, document, node, plan_document, scalar, tensor
 
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.read.graph import read_document
-from cudnn_bindgen.planning.constants import Constants, parse_constants, resolve_constants
-from cudnn_bindgen.planning.structure import read_structure
+from cudnn_bindgen.frontend.planning.constants import Constants, parse_constants, resolve_constants
+from cudnn_bindgen.frontend.planning.structure import read_structure
 
 MADE_UP = "mul::IN_1"
 

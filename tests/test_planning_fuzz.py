@@ -11,12 +11,12 @@ from test_fuzz import BOUNDED, INDICES, NUMBERS, SEEDS
 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.read.options import ReadOptions
-from cudnn_bindgen.planning.call import Call
-from cudnn_bindgen.planning.compare import compare
-from cudnn_bindgen.planning.constants import NOTHING, resolve_constants
-from cudnn_bindgen.planning.lowering import undo_lowering
-from cudnn_bindgen.planning.make_plan import read_input
-from cudnn_bindgen.planning.replay import replay
+from cudnn_bindgen.frontend.planning.call import Call
+from cudnn_bindgen.frontend.planning.compare import compare
+from cudnn_bindgen.frontend.planning.constants import NOTHING, resolve_constants
+from cudnn_bindgen.frontend.planning.lowering import undo_lowering
+from cudnn_bindgen.frontend.planning.make_plan import read_input
+from cudnn_bindgen.frontend.planning.replay import replay
 
 
 def calls_of(data: bytes) -> list[Call]:

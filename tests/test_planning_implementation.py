@@ -16,11 +16,11 @@ from fake_frontend import Candidate, Enum, Frontend, Graph, NotSupportedError, T
 from cudnn_bindgen.cli import main
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.planning import frontend as loading
-from cudnn_bindgen.planning.compare import compare
-from cudnn_bindgen.planning.implementation import leave_open, named
-from cudnn_bindgen.planning.make_plan import make_plan, read_input
-from cudnn_bindgen.planning.options import HEURISTICS, PlanOptions
+from cudnn_bindgen.frontend.planning import frontend as loading
+from cudnn_bindgen.frontend.planning.compare import compare
+from cudnn_bindgen.frontend.planning.implementation import leave_open, named
+from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input
+from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions
 
 
 def attention(implementation: str) -> Document:

@@ -30,18 +30,18 @@ from documents import (
 from filelock import FileLock
 from plan_process import DEVICE, Planning, backend
 
-from cudnn_bindgen.caching import file_cache
-from cudnn_bindgen.caching.file_cache import ENVIRONMENT, CacheWarning
 from cudnn_bindgen.codegen.bind.bundle import Key, write_bundle
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.model.fingerprint import fingerprint
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.planning import frontend as loading
-from cudnn_bindgen.planning import plan_cache
-from cudnn_bindgen.planning.make_plan import read_input
-from cudnn_bindgen.planning.missing import plan_maker
-from cudnn_bindgen.planning.options import HEURISTICS, PlanOptions
-from cudnn_bindgen.planning.plan_cache import PlanCache, plan_name
+from cudnn_bindgen.frontend import file_cache
+from cudnn_bindgen.frontend.file_cache import ENVIRONMENT, CacheWarning
+from cudnn_bindgen.frontend.planning import frontend as loading
+from cudnn_bindgen.frontend.planning import plan_cache
+from cudnn_bindgen.frontend.planning.make_plan import read_input
+from cudnn_bindgen.frontend.planning.missing import plan_maker
+from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions
+from cudnn_bindgen.frontend.planning.plan_cache import PlanCache, plan_name
 from cudnn_bindgen.runtime.metadata import PlanParts
 
 PROGRAM = Path(__file__).with_name("plan_process.py")

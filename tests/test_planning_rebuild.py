@@ -20,8 +20,8 @@ from standin import build as build_standin
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.read.graph import build_graph, list_graphs, read_document, read_graph
-from cudnn_bindgen.planning.replay import REPLAYS
-from cudnn_bindgen.planning.replay_pointwise import METHODS
+from cudnn_bindgen.frontend.planning.replay import REPLAYS
+from cudnn_bindgen.frontend.planning.replay_pointwise import METHODS
 
 REBUILD = Path(__file__).parent / "frontend" / "rebuild.py"
 FILES = sorted(

@@ -12,9 +12,9 @@ from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.model.graph import Node
 from cudnn_bindgen.codegen.model.ports import PORTS
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.planning.call import Call, Member, Operand
-from cudnn_bindgen.planning.replay import REFUSED, REPLAYS, replay
-from cudnn_bindgen.planning.rules import Rule
+from cudnn_bindgen.frontend.planning.call import Call, Member, Operand
+from cudnn_bindgen.frontend.planning.replay import REFUSED, REPLAYS, replay
+from cudnn_bindgen.frontend.planning.rules import Rule
 
 # Ports that no builder of the Python API takes or returns, by tag; all others are replayed.
 OVERRIDES = {"M_override", "N_override", "K_override"}

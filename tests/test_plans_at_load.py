@@ -18,10 +18,10 @@ from fake_frontend import Enum, Tensor
 from plan_process import Planned, Planning
 from standin import Standin
 
-from cudnn_bindgen.caching.file_cache import ENVIRONMENT
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.planning import frontend as loading
+from cudnn_bindgen.frontend.file_cache import ENVIRONMENT
+from cudnn_bindgen.frontend.planning import frontend as loading
 
 Load = Callable[[str], ModuleType]
 Place = Callable[..., Any]

@@ -21,9 +21,9 @@ import cudnn_bindgen
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.errors import RecordError
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.recording import recorder as recorder_module
-from cudnn_bindgen.recording import session as session_module
-from cudnn_bindgen.recording.describe import describe
+from cudnn_bindgen.frontend.recording import recorder as recorder_module
+from cudnn_bindgen.frontend.recording import session as session_module
+from cudnn_bindgen.frontend.recording.describe import describe
 
 GONE = "calls of one that was gone before it could be described: built in a capture, or never"
 METHODS = (

@@ -19,13 +19,13 @@ from cudnn_bindgen.codegen.bind.layouts import Layout as Rule
 from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.model.graph import Tensor
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.recording import estimate
-from cudnn_bindgen.recording.accepts import explain_refusal
-from cudnn_bindgen.recording.files import write_whole
-from cudnn_bindgen.recording.observe import Layout, Override
-from cudnn_bindgen.recording.report import as_document
-from cudnn_bindgen.recording.symbols import suggest_symbols
-from cudnn_bindgen.recording.tally import OTHERS, Tally
+from cudnn_bindgen.frontend.recording import estimate
+from cudnn_bindgen.frontend.recording.accepts import explain_refusal
+from cudnn_bindgen.frontend.recording.files import write_whole
+from cudnn_bindgen.frontend.recording.observe import Layout, Override
+from cudnn_bindgen.frontend.recording.report import as_document
+from cudnn_bindgen.frontend.recording.symbols import suggest_symbols
+from cudnn_bindgen.frontend.recording.tally import OTHERS, Tally
 
 BENCHMARKS = TESTS.parent / "benchmarks"
 

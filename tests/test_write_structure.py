@@ -32,8 +32,8 @@ from cudnn_bindgen.codegen.model.fingerprint import fingerprint
 from cudnn_bindgen.codegen.read.graph import list_graphs, read_graph
 from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.codegen.render.module import render
-from cudnn_bindgen.planning.make_plan import read_input
-from cudnn_bindgen.planning.structure import Structure
+from cudnn_bindgen.frontend.planning.make_plan import read_input
+from cudnn_bindgen.frontend.planning.structure import Structure
 
 KEPT = ["context", "json_version", "nodes", "tensors"]
 

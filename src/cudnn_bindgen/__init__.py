@@ -3,8 +3,8 @@
 # What type checkers take for true; importing typing would cost programs that only use a module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cudnn_bindgen.accelerating.accelerate import accelerate as accelerate
-    from cudnn_bindgen.recording.session import record as record
+    from cudnn_bindgen.frontend.accelerating.accelerate import accelerate as accelerate
+    from cudnn_bindgen.frontend.recording.session import record as record
 
 __version__ = "0.1.0"
 
@@ -12,11 +12,11 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     """Load `accelerate` or `record` when it is asked for: most users of a module need neither."""
     if name == "accelerate":
-        from cudnn_bindgen.accelerating.accelerate import accelerate
+        from cudnn_bindgen.frontend.accelerating.accelerate import accelerate
 
         return accelerate
     if name == "record":
-        from cudnn_bindgen.recording.session import record
+        from cudnn_bindgen.frontend.recording.session import record
 
         return record
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,10 +13,10 @@ import cudnn
 import dump  # noqa: F401  (makes graphs without a handle)
 
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.planning.frontend import RefusedError
-from cudnn_bindgen.planning.implementation import leave_open
-from cudnn_bindgen.planning.make_plan import read_input
-from cudnn_bindgen.planning.rebuild import rebuild
+from cudnn_bindgen.frontend.planning.frontend import RefusedError
+from cudnn_bindgen.frontend.planning.implementation import leave_open
+from cudnn_bindgen.frontend.planning.make_plan import read_input
+from cudnn_bindgen.frontend.planning.rebuild import rebuild
 
 library = ctypes.CDLL("libcudnn.so.9")
 pygraph = cudnn.pygraph

@@ -17,10 +17,10 @@ import every_tag
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.read.graph import list_graphs, read_document
 from cudnn_bindgen.codegen.read.options import ReadOptions
-from cudnn_bindgen.planning.constants import parse_constants, resolve_constants
-from cudnn_bindgen.planning.lowering import undo_lowering
-from cudnn_bindgen.planning.rebuild import rebuild
-from cudnn_bindgen.planning.structure import read_structure
+from cudnn_bindgen.frontend.planning.constants import parse_constants, resolve_constants
+from cudnn_bindgen.frontend.planning.lowering import undo_lowering
+from cudnn_bindgen.frontend.planning.rebuild import rebuild
+from cudnn_bindgen.frontend.planning.structure import read_structure
 
 pygraph = cudnn.pygraph
 # New enough for all tags; the frontend has loaded the same library.

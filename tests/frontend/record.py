@@ -13,8 +13,8 @@ import cudnn
 import dump
 
 import cudnn_bindgen
-from cudnn_bindgen.recording.describe import describe
-from cudnn_bindgen.recording.recorder import Recorder
+from cudnn_bindgen.frontend.recording.describe import describe
+from cudnn_bindgen.frontend.recording.recorder import Recorder
 
 METHODS = (
     *("execute", "execute_plan_at_index", "build", "build_plans", "build_plan_at_index"),

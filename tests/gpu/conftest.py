@@ -209,7 +209,7 @@ def case(request, cases):
 @pytest.fixture
 def planned(monkeypatch):
     """A list with an entry for each plan that is made at load."""
-    from cudnn_bindgen.planning import missing
+    from cudnn_bindgen.frontend.planning import missing
 
     calls = []
     make_plan = missing.make_plan

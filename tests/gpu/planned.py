@@ -14,10 +14,10 @@ import pytest
 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.planning.constants import Constants
-from cudnn_bindgen.planning.make_plan import make_plan, read_input
-from cudnn_bindgen.planning.operands import make_operands
-from cudnn_bindgen.planning.wanted import find_wanted, packed_stride, span
+from cudnn_bindgen.frontend.planning.constants import Constants
+from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input
+from cudnn_bindgen.frontend.planning.operands import make_operands
+from cudnn_bindgen.frontend.planning.wanted import find_wanted, packed_stride, span
 
 # What the frontend or cuDNN says, as against what is found out about the rebuilt graph.
 THEIR_WORDS = (

@@ -17,7 +17,7 @@ from overridden import Batch, Overridden  # noqa: E402
 from running import as_passed, found_case  # noqa: E402
 
 import cudnn_bindgen  # noqa: E402
-from cudnn_bindgen.caching.file_cache import ENVIRONMENT  # noqa: E402
+from cudnn_bindgen.frontend.file_cache import ENVIRONMENT  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,

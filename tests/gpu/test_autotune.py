@@ -15,9 +15,9 @@ from cudnn_bindgen.cli import main  # noqa: E402
 from cudnn_bindgen.codegen.errors import PlanError  # noqa: E402
 from cudnn_bindgen.codegen.model.evidence import read_engine, read_evidence  # noqa: E402
 from cudnn_bindgen.codegen.read.graph import read_graph  # noqa: E402
-from cudnn_bindgen.planning.autotune import Session  # noqa: E402
-from cudnn_bindgen.planning.make_plan import make_plan, read_input  # noqa: E402
-from cudnn_bindgen.planning.options import PlanOptions  # noqa: E402
+from cudnn_bindgen.frontend.planning.autotune import Session  # noqa: E402
+from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input  # noqa: E402
+from cudnn_bindgen.frontend.planning.options import PlanOptions  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,

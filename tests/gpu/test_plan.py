@@ -20,10 +20,10 @@ from planned import make_planned_operands, make_plans  # noqa: E402
 
 from cudnn_bindgen.codegen.errors import PlanError  # noqa: E402
 from cudnn_bindgen.codegen.read.graph import read_graph  # noqa: E402
-from cudnn_bindgen.planning.constants import Constants  # noqa: E402
-from cudnn_bindgen.planning.make_plan import make_plan, read_input  # noqa: E402
-from cudnn_bindgen.planning.options import PlanOptions  # noqa: E402
-from cudnn_bindgen.planning.wanted import waits_for_peers  # noqa: E402
+from cudnn_bindgen.frontend.planning.constants import Constants  # noqa: E402
+from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input  # noqa: E402
+from cudnn_bindgen.frontend.planning.options import PlanOptions  # noqa: E402
+from cudnn_bindgen.frontend.planning.wanted import waits_for_peers  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,

@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import graphs  # noqa: E402  (on the path since conftest)
 from filelock import FileLock  # noqa: E402
 
-from cudnn_bindgen.caching.file_cache import ENVIRONMENT, CacheWarning  # noqa: E402
 from cudnn_bindgen.codegen.errors import PlanError  # noqa: E402
+from cudnn_bindgen.frontend.file_cache import ENVIRONMENT, CacheWarning  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -37,7 +37,7 @@ torch.zeros(1, device="cuda")
 sys.path.insert(0, sys.argv[1])
 module = importlib.import_module(sys.argv[2])
 time.sleep(max(0, float(sys.argv[3]) - time.time()))
-from cudnn_bindgen.planning import missing
+from cudnn_bindgen.frontend.planning import missing
 made = missing.make_plan
 def counted(*arguments):
     print("planned", flush=True)

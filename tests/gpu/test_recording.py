@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import graphs  # noqa: E402  (on the path since conftest)
 
 import cudnn_bindgen  # noqa: E402
-from cudnn_bindgen.recording.report import as_document  # noqa: E402
+from cudnn_bindgen.frontend.recording.report import as_document  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import graphs  # noqa: E402  (on the path since conftest)
 from running import moved  # noqa: E402
 
-from cudnn_bindgen.caching.file_cache import ENVIRONMENT  # noqa: E402
+from cudnn_bindgen.frontend.file_cache import ENVIRONMENT  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,

@@ -133,7 +133,7 @@ def sweep(name: str, plan: bytes, handle: object) -> dict:
     from cudnn_bindgen.codegen.bind.binding import bind
     from cudnn_bindgen.codegen.bind.plan_file import read_plans
     from cudnn_bindgen.codegen.read.graph import read_graph
-    from cudnn_bindgen.planning.wanted import waits_for_peers
+    from cudnn_bindgen.frontend.planning.wanted import waits_for_peers
     from cudnn_bindgen.runtime.errors import StreamError
     from cudnn_bindgen.runtime.metadata import Operand, PlanParts
 

@@ -221,7 +221,7 @@ def load_plan(plan=None, on_missing="refuse"):
     is_made = makes_missing(on_missing)
     plan_maker = None
     if is_made:
-        from cudnn_bindgen.planning.missing import plan_maker
+        from cudnn_bindgen.frontend.planning.missing import plan_maker
     if plan is None:
         load_members(_family, plan_maker)
         return

@@ -1,1 +1,0 @@
-"""Files on disk that many processes share, so that each is made once."""

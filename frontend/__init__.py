@@ -1,0 +1,1 @@
+"""All that speaks to NVIDIA's live frontend: makes plans, records programs, accelerates graphs."""

@@ -1,0 +1,111 @@
+"""Bytes of a graph file → bytes of a plan file: what ``cudnn-bindgen plan`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from cudnn_bindgen.codegen.bind.bundle import first_plan
+from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
+from cudnn_bindgen.codegen.model.graph import dotted
+from cudnn_bindgen.codegen.read.graph import read_document, read_graph
+from cudnn_bindgen.codegen.read.options import DEFAULT, ReadOptions
+from cudnn_bindgen.frontend.planning.autotune import Watch, unwatched
+from cudnn_bindgen.frontend.planning.build_plan import build_plan
+from cudnn_bindgen.frontend.planning.constants import NOTHING, Constants, resolve_constants
+from cudnn_bindgen.frontend.planning.frontend import load_frontend
+from cudnn_bindgen.frontend.planning.lowering import undo_lowering
+from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions
+from cudnn_bindgen.frontend.planning.structure import Structure, read_structure
+
+
+def read_input(
+    data: bytes,
+    file: str = "",
+    reading: ReadOptions = DEFAULT,
+    bound: frozenset[int] | None = None,
+) -> Structure:
+    """Read the graph that a plan is wanted of, as it was before lowering.
+
+    `bound` are the uids that callers bind, for a file that does not say.
+
+    Raises
+    ------
+    GraphFormatError
+        `data` is no graph and no bundle of plans, or an odd graph and `reading` is strict.
+    """
+    data = first_plan(data, file)
+    try:
+        structure = read_structure(read_document(data, file, reading))
+        if reading.strict and structure.warnings:
+            raise structure.warnings[0]
+        if structure.bound is None:
+            structure = replace(structure, bound=bound)
+        return undo_lowering(structure)
+    except GraphFormatError as error:
+        error.file = file
+        raise
+
+
+def make_plan(
+    structure: Structure,
+    constants: Constants = NOTHING,
+    options: PlanOptions = HEURISTICS,
+    tell: Callable[[str], None] = lambda text: None,
+    watch: Watch = unwatched,
+) -> bytes:
+    """Make a plan for the current CUDA device.
+
+    Parameters
+    ----------
+    structure
+        What `read_input` returned.
+    constants
+        What the user says of scalars without a value.
+    options
+        Which plan to take.
+    tell
+        Called with a line of text if the plan is not quite what was asked for, but right.
+    watch
+        Told how far autotuning has come.
+
+    Returns
+    -------
+    bytes
+        What ``graph.serialize()`` returned, proven to hold the graph, with how the plan was chosen
+        (`cudnn_bindgen.codegen.model.evidence`).
+
+    Raises
+    ------
+    PlanError
+        The graph cannot be rebuilt, or cuDNN has no plan for it on this device.
+    """
+    check_rebuildable(structure)
+    values = resolve_constants(structure, constants)
+    return build_plan(structure, values, options, load_frontend(), tell, watch)
+
+
+def check_rebuildable(structure: Structure) -> None:
+    """Raise PlanError if the graph has what no call that is in a file makes."""
+    for index, what, _ in structure.unsaid:
+        if index >= 0:
+            raise PlanError(
+                f"expected a graph that a file describes, got one with a {what}, of which only "
+                "cuDNN's text in its plan tells",
+                path=f"$.nodes[{index}]",
+                hint="plan it in the program that builds it, and write graph.serialize() there",
+            )
+        if what == "text":
+            raise PlanError(
+                "expected a plan whose text tells whether attention has a score_mod, got another",
+                path="$.cudnn_backend_data",
+                hint="plan a structure file of the graph, or plan it in the program that builds it",
+            )
+
+
+def describe(plan: bytes) -> str:
+    """Say in one line for what a plan file was made."""
+    info = read_graph(plan).plan
+    if info is None:
+        return "no plan in it"
+    return f"cuDNN {dotted(info.cudnn_version)}, SM {info.sm}, {info.engine}"
