@@ -35,7 +35,6 @@ def bundle(plans: tuple[Path, ...], output: Path, allow_newer: bool, strict: boo
 
     options = ReadOptions(None, allow_newer, strict)
     data = write_bundle([(display_name(plan), read_source(plan)) for plan in plans], options)
-    # As text with each byte kept, which is what the one atomic writer takes.
-    write_files(output.parent, {output.name: data.decode("utf-8", "surrogateescape")})
+    write_files(output.parent, {output.name: data})
     for line in describe_plans(data, options):
         click.echo(printable(f"{output}: {line}"), err=True)

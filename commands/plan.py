@@ -112,8 +112,7 @@ def plan(
         raise
     from cudnn_bindgen.codegen.output import write_files
 
-    # As text with each byte kept, which is what the one atomic writer takes.
-    write_files(target.parent, {target.name: data.decode("utf-8", "surrogateescape")})
+    write_files(target.parent, {target.name: data})
     if autotune:
         from cudnn_bindgen.codegen.render.show import print_candidates
 

@@ -22,6 +22,8 @@ from typing import ClassVar, TypeVar
 from filelock import FileLock
 from platformdirs import user_cache_path
 
+from cudnn_bindgen.codegen.output import write_whole
+
 ENVIRONMENT = "CUDNN_BINDGEN_CACHE"
 
 MAX_BYTES = 256 * 2**20
@@ -161,23 +163,11 @@ class FileCache(ABC):
         digest = hashlib.sha256(content).hexdigest()
         try:
             # In this order: with the digest alone, or with that of another file, nothing is found.
-            self._write(self._digest_path(name), digest.encode(), 0o644)
-            self._write(path, content, self.mode)
+            write_whole(self._digest_path(name), digest.encode(), 0o644)
+            write_whole(path, content, self.mode)
         except OSError as error:
             raise _UnusableError from error
         return path
-
-    def _write(self, path: Path, content: bytes, mode: int) -> None:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=self.folder)
-        staged = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            staged.chmod(mode)
-            staged.replace(path)
-        except BaseException:
-            staged.unlink(missing_ok=True)
-            raise
 
     def _digest_path(self, name: str) -> Path:
         return self.folder / f"{name}.sha256"

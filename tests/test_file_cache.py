@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+from cudnn_bindgen.codegen.output import write_whole
 from cudnn_bindgen.frontend import file_cache
 from cudnn_bindgen.frontend.file_cache import CacheError, CacheWarning, FileCache, RejectedError
 
@@ -54,10 +54,10 @@ class Make:
 
 
 def refuse_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    def mkstemp(**options: object) -> None:
+    def write_whole(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(file_cache.tempfile, "mkstemp", mkstemp)
+    monkeypatch.setattr(file_cache, "write_whole", write_whole)
 
 
 def test_each_kind_has_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -107,14 +107,12 @@ def test_what_is_rejected_in_a_folder_that_is_only_read(
 def test_what_there_is_no_space_for_is_made_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    mkstemp = tempfile.mkstemp
-
-    def full(**options: Any) -> tuple[int, str]:
-        if options["dir"] == tmp_path:
+    def full(path: Path, *rest: Any) -> None:
+        if path.parent == tmp_path:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return mkstemp(**options)
+        write_whole(path, *rest)
 
-    monkeypatch.setattr(file_cache.tempfile, "mkstemp", full)
+    monkeypatch.setattr(file_cache, "write_whole", full)
     make = Make()
     with pytest.warns(CacheWarning, match="No space left"):
         assert Texts(tmp_path).use(NAME, make, Path.read_bytes) == b"text"

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "codegen": set(),
     **{stage: BASE | {*STAGES[:place]} for place, stage in enumerate(STAGES)},
     "runtime": set(),
-    "frontend": set(),
+    "frontend": {"codegen.output"},
     "frontend.planning": {"codegen", "frontend.file_cache"},
     "frontend.recording": {"codegen", "runtime.layout_match"},
     "frontend.accelerating": {"codegen", "frontend.file_cache", "runtime"},
@@ -198,7 +198,7 @@ sys.path[:] = {sys.path!r}
 before = set(sys.modules)
 import cudnn_bindgen.frontend.recording.process
 names = {{n.partition(".recording")[2] for n in set(sys.modules) - before if "recording" in n}}
-assert names == {{"", ".files", ".import_hook", ".process"}}, names
+assert names == {{"", ".import_hook", ".process"}}, names
 assert not [n for n in sys.modules if n.startswith("cudnn_bindgen.codegen")]
 slow = {{"contextlib", "importlib.util", "pathlib", "typing"}} - before
 assert not slow & set(sys.modules)
@@ -214,7 +214,7 @@ STARTED = {
     *(".commands", ".commands.errors", ".commands.group"),
 }
 RECORDED = {".commands.record", ".frontend"}
-RECORDED |= {f".frontend.recording{name}" for name in ("", ".files", ".program")}
+RECORDED |= {f".frontend.recording{name}" for name in ("", ".program")}
 HEAVY = {"Cython", "filelock", "jinja2", "msgspec", "platformdirs", "rich", "setuptools"}
 
 

@@ -135,10 +135,10 @@ def test_a_damaged_file_is_built_again(
 
 
 def no_space(cache: ModuleCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    def mkstemp(**options: object) -> None:
+    def write_whole(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(file_cache.tempfile, "mkstemp", mkstemp)
+    monkeypatch.setattr(file_cache, "write_whole", write_whole)
 
 
 def no_space_at_the_end(cache: ModuleCache, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,10 +59,10 @@ def test_a_failure_leaves_the_old_files_and_nothing_else(
     write_files(tmp_path, FILES)
     stage = output._stage
 
-    def full_disk(directory: Path, name: str, text: str) -> str:
-        if name == broken:
+    def full_disk(target: Path, content: bytes, mode: int) -> Path:
+        if target.name == broken:
             raise OSError(28, "No space left on device")
-        return stage(directory, name, text)
+        return stage(target, content, mode)
 
     monkeypatch.setattr(output, "_stage", full_disk)
     with pytest.raises(OSError, match="No space left"):

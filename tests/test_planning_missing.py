@@ -33,6 +33,7 @@ from plan_process import DEVICE, Planning, backend
 from cudnn_bindgen.codegen.bind.bundle import Key, write_bundle
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.model.fingerprint import fingerprint
+from cudnn_bindgen.codegen.output import write_whole
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.frontend import file_cache
 from cudnn_bindgen.frontend.file_cache import ENVIRONMENT, CacheWarning
@@ -331,21 +332,19 @@ def read_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def full(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mkstemp = file_cache.tempfile.mkstemp
-
-    def refuse(**options: Any) -> Any:
-        if options["dir"] == folder:
+    def refuse(path: Path, *rest: Any) -> None:
+        if path.parent == folder:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return mkstemp(**options)
+        write_whole(path, *rest)
 
-    monkeypatch.setattr(file_cache.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(file_cache, "write_whole", refuse)
 
 
 def full_everywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**options: Any) -> Any:
+    def refuse(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(file_cache.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(file_cache, "write_whole", refuse)
 
 
 @pytest.mark.parametrize("make_so", [read_only, full, full_everywhere])

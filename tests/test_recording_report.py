@@ -21,7 +21,6 @@ from cudnn_bindgen.codegen.model.graph import Tensor
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.frontend.recording import estimate
 from cudnn_bindgen.frontend.recording.accepts import explain_refusal
-from cudnn_bindgen.frontend.recording.files import write_whole
 from cudnn_bindgen.frontend.recording.observe import Layout, Override
 from cudnn_bindgen.frontend.recording.report import as_document
 from cudnn_bindgen.frontend.recording.symbols import suggest_symbols
@@ -197,8 +196,9 @@ def test_processes_are_added_up(tmp_path: Path) -> None:
         "graphs": {"unread-1": tally.as_document()},
         "problems": [{"where": "a call", "what": "odd", "count": 2}],
     }
+    (tmp_path / "usage").mkdir()
     for number in range(3):
-        write_whole(tmp_path / "usage" / f"run-{number}.json", json.dumps(document).encode())
+        (tmp_path / "usage" / f"run-{number}.json").write_text(json.dumps(document))
     report = as_document(tmp_path)
     assert (report["processes"], report["calls"]) == (3, 15)
     (graph,) = report["graphs"]

@@ -10,9 +10,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from cudnn_bindgen.codegen.output import write_whole
 from cudnn_bindgen.codegen.text import shorten
+from cudnn_bindgen.frontend.recording import USAGE
 from cudnn_bindgen.frontend.recording.describe import Description
-from cudnn_bindgen.frontend.recording.files import USAGE, write_whole
 from cudnn_bindgen.frontend.recording.tally import Tally
 
 # A program that makes graphs without end.
@@ -64,6 +65,7 @@ class Ledger:
 
     def write_graph(self, description: Description) -> None:
         """Write the files of a graph, which have names of their own."""
+        self._folder.mkdir(parents=True, exist_ok=True)
         for name, data in description.files.items():
             if not (self._folder / name).exists():
                 write_whole(self._folder / name, data)
@@ -72,7 +74,9 @@ class Ledger:
         """Write the usage file anew, if there is anything in it."""
         if self.tallies or self._problems:
             data = json.dumps(self._as_document(), indent=1).encode()
-            write_whole(self._folder / USAGE / self._name, data)
+            folder = self._folder / USAGE
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(folder / self._name, data)
 
     def _as_document(self) -> dict[str, Any]:
         return {

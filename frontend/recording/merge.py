@@ -16,7 +16,7 @@ from msgspec import Meta
 from cudnn_bindgen.codegen.errors import RecordError
 from cudnn_bindgen.codegen.read.source import read_file
 from cudnn_bindgen.codegen.text import shorten
-from cudnn_bindgen.frontend.recording.files import USAGE
+from cudnn_bindgen.frontend.recording import USAGE
 from cudnn_bindgen.frontend.recording.observe import Layout, Override
 from cudnn_bindgen.frontend.recording.tally import Tally
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from cudnn_bindgen.frontend.recording.files import USAGE
+from cudnn_bindgen.frontend.recording import USAGE
 from cudnn_bindgen.frontend.recording.import_hook import on_import
 
-# As in files.py and import_hook.py: what type checkers take for true. Importing typing and pathlib
+# As in import_hook.py: what type checkers take for true. Importing typing and pathlib
 # takes as long as Python itself to start, and many a Python ends without needing either.
 TYPE_CHECKING = False
 if TYPE_CHECKING:

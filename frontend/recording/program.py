@@ -14,7 +14,7 @@ from types import FrameType
 
 from cudnn_bindgen.codegen.errors import RecordError
 from cudnn_bindgen.codegen.text import shorten
-from cudnn_bindgen.frontend.recording.files import USAGE
+from cudnn_bindgen.frontend.recording import USAGE
 
 _STARTUP = Path(__file__).parent / "startup"
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
