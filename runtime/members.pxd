@@ -31,7 +31,7 @@ cdef extern from "members.hpp" namespace "cudnn_bindgen" nogil:
         Fit fit(const TensorCall& call)
 
 cdef enum:
-    MOST_NUMBERS = 16            # of a key; codegen/bind/family_key.py lets none have more
+    MOST_NUMBERS = 16            # of a key: codegen/model/limits.py
 
 
 # What a generated module for several graphs registers, once; never freed, as a Graph is not.

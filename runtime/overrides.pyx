@@ -30,7 +30,7 @@ DEFAULT_RECORDS = 64
 MAX_RECORDS = 4096
 
 cdef enum:
-    MAX_SYMBOLS = 64             # codegen/bind/overrides.py allows no more
+    MAX_SYMBOLS = 64             # codegen/model/limits.py
 
 # Keeps alive what graphs point to.
 _registered = []

@@ -11,7 +11,7 @@
 
 namespace cudnn_bindgen {
 
-enum : int { kMostOperands = 300 };  // codegen/read/check.py lets no graph have more
+enum : int { kMostOperands = 300 };  // codegen/model/limits.py
 
 // How an operand came: an address is trusted, nothing else is known of it. `kNotYetRead` is gone when
 // tensors are checked.

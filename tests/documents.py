@@ -9,7 +9,7 @@ from typing import Any
 import ubjson
 
 from cudnn_bindgen.codegen.bind.binding import Binding, bind
-from cudnn_bindgen.codegen.model.graph import SCALAR_TYPES
+from cudnn_bindgen.codegen.model.data_types import SCALAR_TYPES
 from cudnn_bindgen.codegen.read.graph import read_graph
 
 Document = dict[str, Any]

@@ -13,7 +13,8 @@ from cython_tree import parse, shape
 from cudnn_bindgen.codegen.bind.binding import Binding, bind
 from cudnn_bindgen.codegen.bind.torch_operator import make_operator
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
-from cudnn_bindgen.codegen.model.graph import BITS, SCALAR_TYPES, Graph
+from cudnn_bindgen.codegen.model.data_types import BITS, SCALAR_TYPES
+from cudnn_bindgen.codegen.model.graph import Graph
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.read.options import DEFAULT, ReadOptions
 from cudnn_bindgen.codegen.render.module import render

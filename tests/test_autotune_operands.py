@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from documents import DATA, PLANS, STRUCTURES, document, file_id, node, tensor, to_json  # noqa: E402
 
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError  # noqa: E402
-from cudnn_bindgen.codegen.model.graph import BITS  # noqa: E402
+from cudnn_bindgen.codegen.model.data_types import BITS  # noqa: E402
 from cudnn_bindgen.codegen.read.graph import read_graph  # noqa: E402
 from cudnn_bindgen.frontend.planning.operands import bytes_needed, make_operands  # noqa: E402
 from cudnn_bindgen.frontend.planning.torch_types import storage  # noqa: E402

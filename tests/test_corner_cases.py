@@ -25,7 +25,7 @@ from test_render import constants
 from test_render_hostile import HOSTILE
 
 from cudnn_bindgen.codegen.bind.binding import bind
-from cudnn_bindgen.codegen.model.graph import BITS, SCALAR_TYPES
+from cudnn_bindgen.codegen.model.data_types import BITS, SCALAR_TYPES
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.render.module import render
 

@@ -32,7 +32,7 @@ from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.bind.bundle import read_graphs, write_bundle
 from cudnn_bindgen.codegen.bind.plan_file import read_plans
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError, PlanError
-from cudnn_bindgen.codegen.model.graph import BITS
+from cudnn_bindgen.codegen.model.data_types import BITS
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.frontend.accelerating.accelerate import _emit
 from cudnn_bindgen.frontend.accelerating.module_key import module_name

@@ -5,14 +5,16 @@ import random
 
 import pytest
 
-from cudnn_bindgen.codegen.model import ports
+from cudnn_bindgen.codegen.model import lowering, ports
 from cudnn_bindgen.codegen.model.ports import (
+    ATTENTION,
     PORTS,
     Ports,
     is_elementwise_port,
     order_inputs,
     order_outputs,
 )
+from cudnn_bindgen.codegen.model.score_mods import MODIFIED
 
 # Nodes as nvidia-cudnn-frontend 1.18 to 1.32 wrote them: tag, required, optional, outputs.
 NODES = [
@@ -255,3 +257,11 @@ def test_block_scales_are_not_elementwise() -> None:
     assert not is_elementwise_port("Descale_Q", "SDPA_MXFP8_FWD")
     assert not is_elementwise_port("Descale_dO_T", "SDPA_MXFP8_BWD")
     assert is_elementwise_port("Amax_O", "SDPA_MXFP8_FWD")
+
+
+def test_attention_is_what_lowering_and_score_modifiers_know() -> None:
+    forward = {"SDPA", "SDPA_FWD", "SDPA_FP8_FWD", "SDPA_MXFP8_FWD"}
+    backward = {"SDPA_BWD", "SDPA_FP8_BWD", "SDPA_MXFP8_BWD"}
+    assert forward | backward == ATTENTION
+    assert forward | {"SDPA_BWD"} == MODIFIED
+    assert {tag for tag, turned in lowering._TURNED.items() if "V" in turned} == backward

@@ -20,7 +20,7 @@ from documents import (
 )
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.model.graph import BITS
+from cudnn_bindgen.codegen.model.data_types import BITS
 from cudnn_bindgen.codegen.read.graph import read_graph
 
 Edit = Callable[[Document], Any]

@@ -21,7 +21,8 @@ from documents import (
     to_json,
 )
 
-from cudnn_bindgen.codegen.model.graph import BITS, SCALAR_TYPES, Graph, Scalar, Tensor
+from cudnn_bindgen.codegen.model.data_types import BITS, SCALAR_TYPES
+from cudnn_bindgen.codegen.model.graph import Graph, Scalar, Tensor
 from cudnn_bindgen.codegen.read.graph import read_graph
 
 INT_MAX = 2**31 - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudnn_bindgen.codegen.bind.torch_operator import DTYPES
-from cudnn_bindgen.codegen.model.graph import BITS
+from cudnn_bindgen.codegen.model.data_types import BITS
 from cudnn_bindgen.runtime.tensor_types import (
     FRAMEWORK_NAMES,
     STORED,

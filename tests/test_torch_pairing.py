@@ -331,7 +331,7 @@ def test_the_order_of_axes_is_that_of_the_inputs_memory() -> None:
 
 
 def test_backward_tags_are_known_and_their_ports_match() -> None:
-    for backward, forwards in backward_tags._FORWARD.items():
+    for backward, forwards in backward_tags.GRADIENT_OF.items():
         for forward in forwards:
             ports, others = (PORTS[tag] for tag in (forward, backward))
             inputs = {*ports.inputs, *ports.optional}

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from cudnn_bindgen.codegen.bind import naming
 from cudnn_bindgen.codegen.bind.binding import Argument
 from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.model.limits import MAX_KEY
 from cudnn_bindgen.codegen.text import shorten
 
 _NAMED = re.compile(r"\s*(?P<name>\w+)\s*=\s*(?P<operand>\w+)\.(?P<axis>\w+)\s*", re.ASCII)
-
-# A call with more of them is no longer one that anybody reads.
-MAX_KEY = 16
 
 # What Cython does not take for a parameter, though Python does.
 _CYTHON = frozenset(["DEF", "IF", "ELIF", "ELSE", "NULL"])

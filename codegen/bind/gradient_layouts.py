@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from cudnn_bindgen.codegen.bind.binding import Argument
-from cudnn_bindgen.codegen.model.graph import BITS
+from cudnn_bindgen.codegen.model.data_types import BITS
 
 _Sizes: TypeAlias = tuple[int, ...]
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
-from cudnn_bindgen.codegen.model.graph import BITS, Graph, Node, Tensor
+from cudnn_bindgen.codegen.model.data_types import BITS
+from cudnn_bindgen.codegen.model.graph import Graph, Node, Tensor
 
 
 @dataclass(frozen=True, slots=True)

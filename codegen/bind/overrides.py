@@ -13,14 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.model.limits import MAX_SYMBOLS
 from cudnn_bindgen.codegen.text import shorten
 
 _SYMBOL = re.compile(r"\s*(?P<name>\w+)(?::(?P<mode>\w+))?\s*=(?P<uses>.*)", re.ASCII | re.DOTALL)
 _USE = re.compile(r"(?P<operand>\w+)\.(?P<axis>\w+)(?P<steps>(?:[-+*/%]\d{1,9})*)", re.ASCII)
 _STEP = re.compile(r"([+*/%])(\d+)")
-
-# What the runtime has room for (runtime/overrides.pyx).
-MAX_SYMBOLS = 64
 
 # What no argument of the method that takes the symbols can be called: Cython reads it otherwise.
 _WORDS = """

@@ -20,7 +20,8 @@ from cudnn_bindgen.codegen.bind.gradient_layouts import (
 from cudnn_bindgen.codegen.bind.naming import number_names
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.model.backward_tags import comparable_ports
-from cudnn_bindgen.codegen.model.graph import BITS, is_made_up
+from cudnn_bindgen.codegen.model.data_types import BITS
+from cudnn_bindgen.codegen.model.graph import is_made_up
 
 _RAGGED = "_ragged_offset"
 

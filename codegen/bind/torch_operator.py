@@ -13,29 +13,12 @@ from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding
 from cudnn_bindgen.codegen.errors import EmitError
-from cudnn_bindgen.codegen.model.graph import BITS
+from cudnn_bindgen.codegen.model.data_types import BITS, DATA_TYPES, INTEGERS
 from cudnn_bindgen.codegen.text import shorten
 
 # Data type → PyTorch's name, and how many elements one of PyTorch's holds. The runtime has the
 # same names (runtime/tensor_types.py); a test compares them.
-DTYPES = {
-    "BFLOAT16": ("bfloat16", 1),
-    "BOOLEAN": ("uint8", 8),
-    "BYTE_BOOLEAN": ("bool", 1),
-    "COMPLEX_FP32": ("complex64", 1),
-    "COMPLEX_FP64": ("complex128", 1),
-    "DOUBLE": ("float64", 1),
-    "FLOAT": ("float32", 1),
-    "FP4_E2M1": ("float4_e2m1fn_x2", 2),
-    "FP8_E4M3": ("float8_e4m3fn", 1),
-    "FP8_E5M2": ("float8_e5m2", 1),
-    "FP8_E8M0": ("float8_e8m0fnu", 1),
-    "HALF": ("float16", 1),
-    "INT32": ("int32", 1),
-    "INT64": ("int64", 1),
-    "INT8": ("int8", 1),
-    "UINT8": ("uint8", 1),
-}
+DTYPES = {name: (row.torch, row.pack) for name, row in DATA_TYPES.items() if row.torch}
 
 # Names of an emitted file besides its two functions. Parameters cannot meet them: those begin with
 # a letter, in lower case, and no function that has them uses a name without an underscore.
@@ -175,7 +158,7 @@ def _parameters(scalars: tuple[Argument, ...]) -> tuple[Parameter, ...]:
     is_in_schema = True  # of what stands behind: no argument without a default may follow
     for argument in reversed(scalars):
         default = argument.default.value if argument.default else None
-        python_type = "int" if argument.data_type in ("INT32", "INT64") else "float"
+        python_type = "int" if argument.data_type in INTEGERS else "float"
         is_in_schema = is_in_schema and _fits_schema(default)
         parameters.append(Parameter(argument.argument, python_type, default, is_in_schema))
     return tuple(reversed(parameters))

@@ -8,7 +8,7 @@ from cudnn_bindgen.codegen.model.ports import PORTS
 
 # Tag of a node → the tags of those that it is the backward pass of. Only tags whose ports have the
 # same names there; DX is the gradient of X, and so on.
-_FORWARD: Mapping[str, frozenset[str]] = {
+GRADIENT_OF: Mapping[str, frozenset[str]] = {
     "ADA_LAYER_NORM_BPROP": frozenset(["ADA_LAYER_NORM"]),
     "CONV_DGRAD": frozenset(["CONV_FPROP"]),
     "CONV_WGRAD": frozenset(["CONV_FPROP"]),
@@ -35,7 +35,7 @@ def comparable_ports(
         (one, other)
         for other in backward
         for one in forward
-        if one in _FORWARD.get(other, frozenset())
+        if one in GRADIENT_OF.get(other, frozenset())
     ]
     if len(pairs) != 1:
         return frozenset(), frozenset()

@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 
 from cudnn_bindgen.codegen.model.graph import Graph, Node, Tensor
-from cudnn_bindgen.codegen.model.lowering import ATTENTION, as_built
+from cudnn_bindgen.codegen.model.lowering import as_built
+from cudnn_bindgen.codegen.model.ports import ATTENTION
 from cudnn_bindgen.codegen.model.scalar import write_bits
 from cudnn_bindgen.codegen.model.unsaid import bound_by_callers
 

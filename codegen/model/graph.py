@@ -13,37 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.model.data_types import BITS, INTEGERS
 from cudnn_bindgen.codegen.model.operation_graph import OperationGraph
-
-# Bits of one element of each frontend data type (nvidia-cudnn-frontend 1.32, DataType_t).
-BITS: Mapping[str, int] = {
-    "BFLOAT16": 16,
-    "BOOLEAN": 1,
-    "BYTE_BOOLEAN": 8,
-    "COMPLEX_FP32": 64,
-    "COMPLEX_FP64": 128,
-    "DOUBLE": 64,
-    "FAST_FLOAT_FOR_FP8": 32,
-    "FLOAT": 32,
-    "FP4_E2M1": 4,
-    "FP8_E4M3": 8,
-    "FP8_E5M2": 8,
-    "FP8_E5M3": 8,
-    "FP8_E8M0": 8,
-    "HALF": 16,
-    "INT32": 32,
-    "INT4": 4,
-    "INT64": 64,
-    "INT8": 8,
-    "INT8x32": 256,
-    "INT8x4": 32,
-    "UINT8": 8,
-    "UINT8x4": 32,
-}
-
-# `pass_by_value.index` → data type (nvidia-cudnn-frontend 1.32, pass_by_values_t).
-SCALAR_TYPES = ("INT64", "INT32", "HALF", "FLOAT", "DOUBLE", "BFLOAT16")
-
 
 # Names the frontend gives: tensor_3 by its Python front, 0::Y or sdpa::O after node and port.
 _MADE_UP = re.compile(r"(tensor_\d+|.*::\w*)?", re.ASCII | re.DOTALL)
@@ -73,7 +44,7 @@ class Scalar:
     @property
     def value(self) -> int | float:
         """The value as a Python number; a double holds every one of the types exactly."""
-        if self.data_type in ("INT64", "INT32"):
+        if self.data_type in INTEGERS:
             return int.from_bytes(self.data, "little", signed=True)
         if self.data_type == "BFLOAT16":
             return float(struct.unpack("<f", b"\0\0" + self.data)[0])

@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.model.backward_tags import GRADIENT_OF
 from cudnn_bindgen.codegen.model.graph import Graph, Node, Scalar, is_made_up
+from cudnn_bindgen.codegen.model.ports import ATTENTION
 from cudnn_bindgen.codegen.model.scalar import read_float
 
 # The backend reads K, in gradients V as well, with the last two axes exchanged (the frontend's
@@ -22,16 +24,7 @@ from cudnn_bindgen.codegen.model.scalar import read_float
 # go with it in the microscaled tags.
 _FORWARD = {"K": ("Q", "Descale_K")}
 _BACKWARD = {"K": ("Q", "Descale_K"), "V": ("O", "Descale_V")}
-_TURNED = {
-    "SDPA": _FORWARD,
-    "SDPA_FWD": _FORWARD,
-    "SDPA_FP8_FWD": _FORWARD,
-    "SDPA_MXFP8_FWD": _FORWARD,
-    "SDPA_BWD": _BACKWARD,
-    "SDPA_FP8_BWD": _BACKWARD,
-    "SDPA_MXFP8_BWD": _BACKWARD,
-}
-ATTENTION = frozenset(_TURNED)
+_TURNED = {tag: _BACKWARD if tag in GRADIENT_OF else _FORWARD for tag in ATTENTION}
 
 # Block scales whose strides lowering overwrites → what they scale.
 _REWRITTEN = {"SDPA_MXFP8_BWD": {"Descale_Q_T": "Q", "Descale_K_T": "K"}}

@@ -213,6 +213,8 @@ PORTS: Mapping[str, Ports] = MappingProxyType(
 
 _UNKNOWN = Ports(inputs=(), outputs=())
 
+ATTENTION = frozenset(tag for tag in PORTS if tag.startswith("SDPA"))
+
 _ELEMENTWISE = re.compile(
     r"(CU_)?SEQ_LEN_(Q|KV)|seqLen|[MNK]_override"
     r"|Page_table_[KV]|pageTable"

@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Meta
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.model.graph import SCALAR_TYPES, Scalar
+from cudnn_bindgen.codegen.model.data_types import BITS, INTEGERS, SCALAR_TYPES
+from cudnn_bindgen.codegen.model.graph import Scalar
 from cudnn_bindgen.codegen.text import shorten
 
 _FLOATS = ("HALF", "FLOAT", "BFLOAT16")
 _LARGEST = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
-_INT_BYTES = {"INT64": 8, "INT32": 4}
 _NAMED = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
 
@@ -51,7 +51,7 @@ def read_scalar(document: ScalarDocument, path: str) -> Scalar:
         return Scalar(data_type, _narrow(int(str(value), 16), data_type))
     if data_type == "DOUBLE":
         return Scalar(data_type, struct.pack("<d", value))
-    return Scalar(data_type, int(value).to_bytes(_INT_BYTES[data_type], "little", signed=True))
+    return Scalar(data_type, int(value).to_bytes(BITS[data_type] // 8, "little", signed=True))
 
 
 def read_constant(value: str | int | float | None, data_type: str, path: str) -> Scalar:
@@ -72,10 +72,10 @@ def read_constant(value: str | int | float | None, data_type: str, path: str) ->
 
 def _pack(number: float, data_type: str) -> Scalar:
     """Return a scalar of a number; raise OverflowError or ValueError if the type has none."""
-    if data_type in _INT_BYTES:
+    if data_type in INTEGERS:
         if number != int(number):
             raise ValueError
-        data = int(number).to_bytes(_INT_BYTES[data_type], "little", signed=True)
+        data = int(number).to_bytes(BITS[data_type] // 8, "little", signed=True)
     elif data_type == "DOUBLE":
         data = struct.pack("<d", number)
     else:
@@ -129,7 +129,7 @@ def _problem(data_type: str, value: str | int | float) -> str:
         # A double of any size is written with a point or an exponent; an int is at most uint64.
         fits = isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 64)
         return "" if fits else f"expected a number, got {got}"
-    limit = 1 << (8 * _INT_BYTES[data_type] - 1)
+    limit = 1 << (BITS[data_type] - 1)
     if isinstance(value, int) and -limit <= value < limit:
         return ""
     return f"expected an {data_type}, got {got}"

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 
+from cudnn_bindgen.codegen.model.backward_tags import GRADIENT_OF
 from cudnn_bindgen.codegen.model.graph import Node, PlanInfo
 from cudnn_bindgen.codegen.model.operation_graph import Operation, OperationGraph, kind, names_in
+from cudnn_bindgen.codegen.model.ports import ATTENTION
 from cudnn_bindgen.codegen.model.scalar import read_constant, write_bits
 
-_FORWARD = frozenset({"SDPA", "SDPA_FWD", "SDPA_FP8_FWD", "SDPA_MXFP8_FWD"})
+_FORWARD = ATTENTION - GRADIENT_OF.keys()
 _BACKWARD = frozenset({"SDPA_BWD"})  # no other takes a modifier
 MODIFIED = _FORWARD | _BACKWARD
 

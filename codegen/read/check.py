@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.errors import OTHER_GRAPH, GraphFormatError
 from cudnn_bindgen.codegen.model import ports
-from cudnn_bindgen.codegen.model.graph import BITS, SCALAR_TYPES, Node, PlanInfo, Tensor
+from cudnn_bindgen.codegen.model.data_types import BITS, SCALAR_TYPES
+from cudnn_bindgen.codegen.model.graph import Node, PlanInfo, Tensor
+from cudnn_bindgen.codegen.model.limits import MAX_OPERANDS
 from cudnn_bindgen.codegen.model.lowering import OWN_LENGTHS
 from cudnn_bindgen.codegen.text import member, shorten
-
-# cuDNN 9.27 keeps so many uids of a variant pack and drops the rest without a word.
-MAX_OPERANDS = 300
 
 _SET_OUTPUT = "call set_output(True) on what the graph computes"
 

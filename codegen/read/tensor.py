@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.model.graph import BITS, Tensor
+from cudnn_bindgen.codegen.model.data_types import BITS
+from cudnn_bindgen.codegen.model.graph import Tensor
 from cudnn_bindgen.codegen.model.scalar import read_scalar
 from cudnn_bindgen.codegen.read.dialects.document import StructureDocument, TensorDocument
 from cudnn_bindgen.codegen.text import shorten

@@ -8,7 +8,7 @@ from typing import Any
 
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding
 from cudnn_bindgen.codegen.bind.overrides import OverrideParts, Shape, Symbol
-from cudnn_bindgen.codegen.model.graph import BITS
+from cudnn_bindgen.codegen.model.data_types import BITS
 from cudnn_bindgen.codegen.text import Value, join_sizes, literal, wrap_literal
 
 

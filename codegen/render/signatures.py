@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding
+from cudnn_bindgen.codegen.model.data_types import INTEGERS
 
 # The words of runtime/annotations.py.
 _OPERAND = "Tensor | Address"
-_INTEGERS = ("INT32", "INT64")
 
 # Type variables: of the first input, of each output.
 _FIRST = "_First"
@@ -98,5 +98,5 @@ def run_signature(binding: Binding) -> Signature:
 
 
 def _scalar(argument: Argument) -> Parameter:
-    annotation = "IntScalar" if argument.data_type in _INTEGERS else "FloatScalar"
+    annotation = "IntScalar" if argument.data_type in INTEGERS else "FloatScalar"
     return Parameter(argument.argument, annotation, is_optional=argument.default is not None)

@@ -25,25 +25,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from cudnn_bindgen.codegen.model.data_types import DATA_TYPES
 from cudnn_bindgen.codegen.model.graph import Graph
 from cudnn_bindgen.frontend.planning.torch_types import Tensor, Torch, element_type
 from cudnn_bindgen.frontend.planning.wanted import Wanted
 
-# Unit roundoffs, 2^-p for p bits of significand with the hidden one (IEEE 754; OCP's 8-bit and
-# microscaling formats).
-_ROUNDOFF = {
-    "BFLOAT16": 2.0**-8,
-    "COMPLEX_FP32": 2.0**-24,
-    "COMPLEX_FP64": 2.0**-53,
-    "DOUBLE": 2.0**-53,
-    "FAST_FLOAT_FOR_FP8": 2.0**-13,
-    "FLOAT": 2.0**-24,
-    "FP4_E2M1": 2.0**-2,
-    "FP8_E4M3": 2.0**-4,
-    "FP8_E5M2": 2.0**-3,
-    "FP8_E8M0": 2.0**-1,
-    "HALF": 2.0**-11,
-}
+# Unit roundoffs.
+_ROUNDOFF = {name: 2.0**-row.digits for name, row in DATA_TYPES.items() if row.digits}
 _TF32 = 2.0**-11
 _ROUNDINGS = 4
 _MOST = 0.5

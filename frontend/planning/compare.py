@@ -12,8 +12,7 @@ from typing import Any
 
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.model.graph import Node
-from cudnn_bindgen.codegen.model.lowering import ATTENTION
-from cudnn_bindgen.codegen.model.ports import fields_with_tensors
+from cudnn_bindgen.codegen.model.ports import ATTENTION, fields_with_tensors
 from cudnn_bindgen.codegen.read.dialects.document import ContextDocument, TensorDocument
 from cudnn_bindgen.codegen.text import member, shorten
 from cudnn_bindgen.frontend.planning.implementation import ATTRIBUTE, names_one

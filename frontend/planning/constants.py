@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.errors import PlanError
+from cudnn_bindgen.codegen.model.data_types import INTEGERS
 from cudnn_bindgen.codegen.model.graph import Scalar
 from cudnn_bindgen.codegen.read.dialects.document import TensorDocument
 from cudnn_bindgen.codegen.text import shorten
@@ -154,7 +155,7 @@ def _find(name: str, scalars: dict[int, TensorDocument], structure: Structure, o
 
 def _number(text: str, scalar: TensorDocument, name: str) -> int | float:
     """Read a value in the scalar's type: the frontend takes the type from the number."""
-    is_whole = scalar.data_type in ("INT32", "INT64")
+    is_whole = scalar.data_type in INTEGERS
     try:
         value = int(text, 0) if is_whole else float(text)
         if scalar.data_type == "FLOAT":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cudnn_bindgen.codegen.model.graph import Node
-from cudnn_bindgen.codegen.model.lowering import ATTENTION
+from cudnn_bindgen.codegen.model.ports import ATTENTION
 from cudnn_bindgen.frontend.planning.structure import Structure
 
 ATTRIBUTE = "implementation"

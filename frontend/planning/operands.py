@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cudnn_bindgen.codegen.model.graph import BITS
+from cudnn_bindgen.codegen.model.data_types import BITS
 from cudnn_bindgen.frontend.planning.port_values import Values
 from cudnn_bindgen.frontend.planning.torch_types import Tensor, Torch, element_type
 from cudnn_bindgen.frontend.planning.wanted import Wanted, packed_stride, span

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.model.graph import BITS
+from cudnn_bindgen.codegen.model.data_types import BITS
 from cudnn_bindgen.frontend.planning.torch_types import Tensor, Torch, element_type
 from cudnn_bindgen.frontend.planning.wanted import RAGGED, Wanted, token_axis
 

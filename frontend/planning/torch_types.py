@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from cudnn_bindgen.codegen.model.data_types import DATA_TYPES
+
 # PyTorch and what is of it.
 Torch: TypeAlias = Any
 Tensor: TypeAlias = Any
 
+# As operands are made here, not as `run` takes them: an element each.
 _TORCH_NAMES = {
-    "BFLOAT16": "bfloat16",
+    **{name: row.torch for name, row in DATA_TYPES.items() if row.pack == 1},
     "BOOLEAN": "bool",
-    "BYTE_BOOLEAN": "bool",
-    "COMPLEX_FP32": "complex64",
-    "COMPLEX_FP64": "complex128",
-    "DOUBLE": "float64",
     "FAST_FLOAT_FOR_FP8": "float32",
-    "FLOAT": "float32",
-    "FP8_E4M3": "float8_e4m3fn",
-    "FP8_E5M2": "float8_e5m2",
-    "FP8_E8M0": "float8_e8m0fnu",
-    "HALF": "float16",
-    "INT32": "int32",
-    "INT64": "int64",
-    "INT8": "int8",
-    "UINT8": "uint8",
 }
 
 

@@ -5,32 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudnn_bindgen.codegen.bind.layouts import Layout as Rule
+from cudnn_bindgen.codegen.model.data_types import BITS, DATA_TYPES
 from cudnn_bindgen.codegen.model.graph import Tensor
 from cudnn_bindgen.frontend.recording.observe import Layout
 from cudnn_bindgen.runtime.layout_match import compare_layouts
 
+# Not compared are packed and complex types.
 _NAMES = {
-    "bfloat16": "BFLOAT16",
-    "bool": "BYTE_BOOLEAN",
-    "float16": "HALF",
-    "float32": "FLOAT",
-    "float64": "DOUBLE",
-    "float8_e4m3fn": "FP8_E4M3",
-    "float8_e5m2": "FP8_E5M2",
-    "float8_e8m0fnu": "FP8_E8M0",
-    "int32": "INT32",
-    "int64": "INT64",
-    "int8": "INT8",
-    "uint8": "UINT8",
+    row.torch: name
+    for name, row in DATA_TYPES.items()
+    if row.torch and row.pack == 1 and not name.startswith("COMPLEX")
 }
-# What raw bytes may stand for; packed types are not compared.
+# What raw bytes may stand for.
 _BYTES = frozenset({"FP8_E4M3", "FP8_E5M2", "FP8_E5M3", "FP8_E8M0", "BYTE_BOOLEAN"})
-_PACKED = frozenset({"FP4_E2M1", "INT4", "BOOLEAN"})
 
 
 def explain_refusal(tensor: Tensor, rule: Rule, seen: Layout) -> str | None:
     """Return why `run` would refuse a buffer; empty if it would not, None if that is not known."""
-    if seen.shape is None or seen.stride is None or tensor.data_type in _PACKED:
+    is_packed = BITS[tensor.data_type] < 8
+    if seen.shape is None or seen.stride is None or is_packed:
         return None
     if seen.device.startswith("cpu"):
         return None if tensor.is_pass_by_value else "is on the CPU"
