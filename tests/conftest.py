@@ -20,16 +20,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import families
-import overriding
 import pytest
-import tensor_cases
-from cases import CASES, GRAPHS, Case
 from hypothesis import settings
-from launch_recording import Moving, launched
-from operands import Operands
-from plan_sets import HERE, THERE, made_for
-from standin import Standin
+from support import families, overriding, tensor_cases
+from support.cases import CASES, GRAPHS, Case
+from support.launch_recording import Moving, launched
+from support.operands import Operands
+from support.plan_sets import HERE, THERE, made_for
+from support.standin import Standin
 
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.compile import compile_module, extension_path
@@ -54,7 +52,7 @@ CALLER = "caller"
 SEVERAL = "several"
 """A module of a graph with a plan for each of two kinds of device."""
 
-WRITTEN = Path(__file__).parent / "cython"
+WRITTEN = Path(__file__).parent / "support" / "cython"
 """Modules that are written by hand. What they cimport must be loaded first."""
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from documents import bind_document, document, node, tensor
+from support.documents import bind_document, document, node, tensor
 
 torch = pytest.importorskip("torch")
 
+from support.torch_siblings import operators  # noqa: E402
 from torch.nn import functional  # noqa: E402
-from torch_siblings import operators  # noqa: E402
 
 from cudnn_bindgen.cli import main  # noqa: E402
 

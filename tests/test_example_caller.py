@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from cases import make_case, real
-from operands import Operands
-from standin import Standin
+from support.cases import make_case, real
+from support.operands import Operands
+from support.standin import Standin
 
 from cudnn_bindgen.codegen.compile import extension_path
 from cudnn_bindgen.runtime.errors import CudnnError, OperandError, PlanNotLoadedError

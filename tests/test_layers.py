@@ -10,7 +10,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from documents import TESTS
+from support.documents import TESTS
 
 ROOT = TESTS.parent
 PACKAGE = "cudnn_bindgen"

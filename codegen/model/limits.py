@@ -14,7 +14,7 @@ Bytes = Annotated[int, Meta(ge=0, le=2**48)]
 # cuDNN has 8 axes; the product of thousands takes minutes.
 Rank = Meta(max_length=64)
 
-# The runtime has arrays of these sizes (tests/test_limits.py).
+# The runtime has arrays of these sizes (tests/codegen/model/test_limits.py).
 # cuDNN 9.27 keeps so many uids of a variant pack and drops the rest without a word.
 MAX_OPERANDS = 300
 MAX_SYMBOLS = 64

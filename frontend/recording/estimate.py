@@ -1,7 +1,7 @@
 """What a generated module would save a call, by the figures of benchmarks/README.md.
 
 An estimate: those are of other shapes, on one H200 with cuDNN 9.19 (9.27 for overrides) and
-frontend 1.32. tests/test_recording_report.py compares them with benchmarks/*.json.
+frontend 1.32. tests/frontend/test_recording_report.py compares them with benchmarks/*.json.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ ROOT = HERE.parents[1]
 DATA = ROOT / "tests" / "data" / "frontends"
 
 sys.path.insert(0, str(ROOT / "tests"))
-from standin import build as build_standin  # noqa: E402
+from support.standin import build as build_standin  # noqa: E402
 
 
 def install(version: str, target: Path, wheels: Path | None) -> None:

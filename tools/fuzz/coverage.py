@@ -17,9 +17,9 @@ import atheris
 import locate
 
 with atheris.instrument_imports(include=["cudnn_bindgen.codegen"]):
-    from emitting import check_accepted, check_refusal, emit
+    from support.emitting import check_accepted, check_refusal, emit
 
-from mutations import Seed, find_seeds, mutate
+from support.mutations import Seed, find_seeds, mutate
 from worker import SECONDS, HangError, share_environment
 
 OUT = locate.ROOT / "build" / "fuzz-coverage"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import locate
-from emitting import check_parsed, emit
-from mutations import find_seeds, mutate
+from support.emitting import check_parsed, emit
+from support.mutations import find_seeds, mutate
 from worker import share_environment
 
 from cudnn_bindgen.codegen.compile import compile_module

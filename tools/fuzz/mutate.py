@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import locate
-from mutations import find_seeds, mutate
+from support.mutations import find_seeds, mutate
 
 HERE = Path(__file__).parent
 # Wall-clock seconds without a new file after which a worker is stuck in C code.

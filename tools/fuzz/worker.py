@@ -22,8 +22,8 @@ from typing import Any
 
 import locate  # noqa: F401 - makes the imports below work
 from click.testing import CliRunner
-from emitting import check_accepted, check_refusal, emit, shape_of
-from mutations import find_seeds, mutate
+from support.emitting import check_accepted, check_refusal, emit, shape_of
+from support.mutations import find_seeds, mutate
 
 from cudnn_bindgen.cli import main as cli
 from cudnn_bindgen.codegen.read.graph import list_graphs

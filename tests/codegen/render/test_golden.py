@@ -1,0 +1,71 @@
+"""Case folders: ``input.*`` and what `emit` makes of it: ``expected/``, ``stderr.txt``.
+
+A new case is a folder with an input.json, or an input.bundle, and one run with
+``--update-golden``. Where there are ``backward*.json``, graphs of its gradients, operators of
+PyTorch are emitted, too. Where there are ``member*.json``, and no input, they are one family.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from support.documents import TESTS
+
+from cudnn_bindgen.cli import main
+
+GOLDEN = TESTS / "golden"
+CASES = sorted(path.name for path in GOLDEN.iterdir())
+REGENERATE = TESTS.parent / "tools" / "regenerate.py"
+HOW_TO_UPDATE = "if that is meant: python -m pytest -k test_golden --update-golden"
+
+
+def emit(case: str, directory: Path) -> dict[str, str]:
+    """Emit a case and return its golden files by their path in the case's folder."""
+    members = sorted(map(str, Path().glob("member*.json")))
+    graphs = [f"--family={case}", *members] if members else map(str, Path().glob("input.*"))
+    command = ["emit", *graphs, "-o", str(directory / f"{case}.pyx")]
+    backward = sorted(Path().glob("backward*.json"))
+    command += ["--torch"] if backward else []
+    command += [f"--backward={path}" for path in backward]
+    result = CliRunner().invoke(main, command)
+    if result.exit_code:
+        assert result.exit_code == 2, result.output
+        assert not directory.exists()
+        return {"stderr.txt": result.stderr}
+    assert result.stdout == ""
+    files = {f"expected/{path.name}": path.read_text() for path in directory.iterdir()}
+    return files | ({"stderr.txt": result.stderr} if result.stderr else {})  # warnings
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    folder = GOLDEN / case
+    monkeypatch.chdir(folder)
+    files = emit(case, tmp_path / "emitted")
+    if request.config.getoption("--update-golden"):
+        shutil.rmtree(folder / "expected", ignore_errors=True)
+        (folder / "stderr.txt").unlink(missing_ok=True)
+        for name, text in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text)
+    golden = [path for path in folder.rglob("*") if path.is_file()]
+    golden = [p for p in golden if p.parent != folder or p.suffix not in (".bundle", ".json")]
+    expected = {str(path.relative_to(folder)): path.read_bytes().decode() for path in golden}
+    assert sorted(files) == sorted(expected), HOW_TO_UPDATE
+    for name, text in files.items():
+        assert text == expected[name], f"{folder / name} differs; {HOW_TO_UPDATE}"
+
+
+def test_generated_modules_are_up_to_date(request: pytest.FixtureRequest) -> None:
+    options = () if request.config.getoption("--update-golden") else ("--check",)
+    done = subprocess.run(
+        [sys.executable, str(REGENERATE), *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\ngenerated/ differs; {HOW_TO_UPDATE}"
