@@ -128,7 +128,7 @@ def test_a_driver_without_stream_ids(builds: Any, tmp_path: Path) -> None:
     paths = build(tmp_path)
     hide(paths.driver, "cuStreamGetId")
     program = (
-        "from standin import Paths, Standin; import thd\n"
+        "from support.standin import Paths, Standin; import thd\n"
         f"libraries = Standin(Paths({str(paths.cudnn)!r}, {str(paths.driver)!r}))\n"
         "with libraries.context():\n"
         "    operands = [libraries.alloc(128) for _ in thd.OPERANDS]\n"

@@ -14,7 +14,7 @@ from support.standin import build
 def run(builds: Any, paths: Any, records: str) -> subprocess.CompletedProcess[str]:
     builds.path("product")
     program = (
-        "from standin import Paths, Standin; from overriding import *\n"
+        "from support.standin import Paths, Standin; from support.overriding import *\n"
         f"libraries = Standin(Paths({str(paths.cudnn)!r}, {str(paths.driver)!r}))\n"
         "libraries.set_version(VERSION)\n"
         "import product\n"

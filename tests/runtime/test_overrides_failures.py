@@ -174,7 +174,7 @@ def test_a_library_without_the_query(builds: Any, tmp_path: Path) -> None:
     paths = build(tmp_path)
     hide(paths.cudnn, QUERY)
     program = (
-        "from standin import Paths, Standin; import product\n"
+        "from support.standin import Paths, Standin; import product\n"
         f"libraries = Standin(Paths({str(paths.cudnn)!r}, {str(paths.driver)!r}))\n"
         f"libraries.set_version({VERSION})\n"
         "ov = product.Overrides()\n"
