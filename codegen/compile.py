@@ -23,7 +23,8 @@ from pathlib import Path
 import cudnn_bindgen
 from cudnn_bindgen.codegen.output import is_foreign, write_whole
 
-# What the C++ compiler is told, first of all: a module is glue, and compile time counts.
+# What the C++ compiler is told unless the environment says otherwise: a module is glue, and
+# compile time counts.
 FLAGS = ("-O2", "-g0")
 
 # Not -m, which imports from the working directory: a copy.py that lies there would be executed.
@@ -200,7 +201,8 @@ def _compile(source: Path, directory: Path) -> None:
             language="c++",
             # Of the headers that a caller's `cimport` of ours may need.
             include_dirs=[str(Path(cudnn_bindgen.__file__).parent / "runtime")],
-            extra_compile_args=[*FLAGS],
+            # setuptools puts the environment's own before these; the last one counts.
+            extra_compile_args=[*FLAGS, *shlex.split(os.environ.get("CXXFLAGS", ""))],
         )
         command = build_ext(Distribution({"ext_modules": [module]}))
         command.build_temp = scratch

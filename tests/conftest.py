@@ -7,8 +7,10 @@ of its own: nothing that one test leaves in a module can help or disturb another
 from __future__ import annotations
 
 import fcntl
+import gc
 import importlib.util
 import itertools
+import os
 import shutil
 import sys
 import threading
@@ -44,6 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden anew, and generated/"
     )
+
+
+def pytest_collection_finish() -> None:
+    """Take ten thousand collected tests out of what is looked through for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 CALLER = "caller"
@@ -120,7 +128,10 @@ class Builds:
 
     def compile(self, module: str, files: dict[str, str]) -> Path:
         write_files(self.directory, files)
-        return compile_module(self.directory / f"{module}.pyx", self.directory)
+        with pytest.MonkeyPatch.context() as patch:
+            # Optimising takes longer than all that the module does here.
+            patch.setenv("CXXFLAGS", os.environ.get("CXXFLAGS", "-O0"))
+            return compile_module(self.directory / f"{module}.pyx", self.directory)
 
     def lock(self, name: str) -> Any:
         """Return an open file that no other process has open; to be closed."""

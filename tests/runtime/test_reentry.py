@@ -110,7 +110,6 @@ def at_a_collection(function: Callable[[], Any], after: int) -> Iterator[list[No
     armed: list[None] = []
     before = gc.get_threshold()
     gc.collect()
-    gc.freeze()  # so that looking for garbage takes no time
     Garbage(finalize)
     armed.append(None)
     gc.set_threshold(after, 1, 1)
@@ -120,7 +119,6 @@ def at_a_collection(function: Callable[[], Any], after: int) -> Iterator[list[No
         gc.set_threshold(*before)
         armed.clear()
         gc.collect()
-        gc.unfreeze()
 
 
 @pytest.fixture(params=[itself, by_finalizer, by_signal])
