@@ -48,6 +48,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# They take most of a minute each: started last, one would run alone.
+LONG = {
+    "test_emitted_files_pass_a_type_checker_linters_and_the_formatter",
+    "test_operators_end_to_end",
+    "test_pytorch_and_numpy_fit",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.name not in LONG)
+
+
 def pytest_collection_finish() -> None:
     """Take ten thousand collected tests out of what is looked through for garbage."""
     gc.collect()

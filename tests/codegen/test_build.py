@@ -81,7 +81,10 @@ def test_what_is_compiled_is_said_and_what_is_fresh_is_left(
     assert (one.exit_code, one.output) == (0, "")
 
 
-def test_a_module_is_fresh_by_what_it_was_made_of(compiled: Path) -> None:
+def test_a_module_is_fresh_by_what_it_was_made_of(
+    compiled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXXFLAGS", os.environ.get("CXXFLAGS", "-O0"))  # as in conftest.py
     source, environment = compiled / "empty.pyx", describe_environment()
     binary = extension_path(compiled, "empty")
 
