@@ -10,10 +10,8 @@ graphs whose calls override shapes are measured as well.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
 import click
@@ -25,7 +23,6 @@ from rich.console import Console
 from rich.table import Table
 
 import cudnn_bindgen
-from cudnn_bindgen.frontend.file_cache import ENVIRONMENT
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gpu"))
 import overridden
@@ -149,16 +146,14 @@ def main(calls, rounds, json_path):
             overridden.sdpa(), batch, calls, rounds
         )
     results, failures = {}, {}
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ[ENVIRONMENT] = folder
-        for name, job in jobs.items():
-            try:
-                results[name] = job()
-            except (AssertionError, RuntimeError, TypeError, ValueError) as error:
-                failures[name] = f"{type(error).__name__}: {error}"
-                continue
-            print_table(console, name, results[name])
-            torch.cuda.empty_cache()
+    for name, job in jobs.items():
+        try:
+            results[name] = job()
+        except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+            failures[name] = f"{type(error).__name__}: {error}"
+            continue
+        print_table(console, name, results[name])
+        torch.cuda.empty_cache()
     report = {
         "machine": graphs.machine_facts(),
         "rounds": rounds,

@@ -21,6 +21,8 @@ from floor import SYNC_EVERY, Floor, compile_floor
 from rich.console import Console
 from rich.table import Table
 
+import cudnn_bindgen
+
 FRONTEND_DICT = "frontend execute(dict)"
 FRONTEND_LIST = "frontend execute(list, tensor_uids=)"
 FLOOR = "C: variant pack + cudnnBackendExecute"
@@ -31,6 +33,8 @@ RECORD = "generated execute, record, unchanged"
 RECORD_TURN = "generated execute, record, two buffer sets in turn"
 RECORD_NEW = "generated execute, record, every address new"
 DATA_PTR = "generated execute, record, data_ptr() of each tensor"
+LOADED = "loaded without compiling: execute, record, unchanged"
+LOADED_NEW = "loaded without compiling: execute, record, every address new"
 CPP_NEW = "C++: record, every address new"
 BARE = "C: cuGraphLaunch of the same nodes alone"
 
@@ -152,6 +156,11 @@ def measure(name, module, graph, plan, library, calls, rounds):
     for call in (generated, with_data_ptr, list_call):
         assert_same_bytes(name, operands, first, run(dict_call), run(call))
     module.set_launch_policy("auto")
+    loaded = cudnn_bindgen.load(plan, name=f"{name}_loaded")
+    names["loaded_execute"] = loaded.execute
+    every_loaded = [call.replace("execute(", "loaded_execute(", 1) for call in every]
+    for _ in range(5):
+        assert_same_bytes(name, operands, first, run(dict_call), run(every_loaded[0]))
     memory = memory_of_records([run(call) for call in every], stream)
     assert_same_bytes(name, operands, first, run(dict_call), run(generated))
     floor = Floor(library, plan, operands, first, workspace.data_ptr(), raw)
@@ -179,6 +188,8 @@ def measure(name, module, graph, plan, library, calls, rounds):
         RECORD_NEW: in_python("auto", *every),
         RECORD_TURN: in_python("auto", *every[:2]),
         RECORD: in_python("auto", generated),
+        LOADED_NEW: in_python("auto", *every_loaded),
+        LOADED: in_python("auto", every_loaded[0]),
         DATA_PTR: in_python("auto", with_data_ptr),
     }
     if not reason:

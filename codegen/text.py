@@ -32,11 +32,11 @@ def shorten(text: str, width: int = 40) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def align(rows: Sequence[Sequence[str]]) -> list[str]:
+def align(rows: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:
     """Return `rows`, which have equal numbers of cells, as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
 
@@ -76,10 +76,7 @@ def hex_literal(value: bytes) -> str:
 
 
 def wrap_bytes(value: bytes, width: int = 92) -> list[str]:
-    """Return bytes literals of at most `width` columns that, side by side, mean `value`.
-
-    Single quotes: serialized plans are JSON, full of double ones.
-    """
+    """Return bytes literals of at most `width` columns that, side by side, mean `value`."""
     return [f"b'{line}'" for line in _cut(value.decode("latin-1").translate(_IN_BYTES), width - 3)]
 
 
@@ -99,19 +96,30 @@ def wrap_literal(value: Value, column: int, indent: int = 4, width: int = 100) -
     if column + len(text) < width:
         return f"{text},"
     if isinstance(value, str):
-        lines = [f'"{line}"' for line in _fill(map(quoted, value), room - 2)]
+        lines = [f'"{line}"' for line in fill(map(quoted, value), room - 2)]
     elif isinstance(value, tuple):
-        lines = [line.rstrip() for line in _fill((f"{literal(item)}, " for item in value), room)]
+        lines = [line.rstrip() for line in fill((f"{literal(item)}, " for item in value), room)]
     else:
         return f"{text},"
     inner = "".join(f"{' ' * indent}    {line}\n" for line in lines)
     return f"(\n{inner}{' ' * indent}),"
 
 
+def enclose(start: str, items: Iterable[str], end: str, width: int = 100) -> list[str]:
+    """Return items between brackets: on one line of `width` columns, or on lines of their own."""
+    items = list(items)
+    indent = len(start) - len(start.lstrip())
+    line = f"{start}{', '.join(items)}{end}"
+    if len(line) <= width:
+        return [line]
+    lines = fill((f"{item}, " for item in items), width - indent - 3)
+    return [start, *(f"{' ' * indent}    {line.rstrip()}" for line in lines), " " * indent + end]
+
+
 def _cut(text: str, room: int) -> list[str]:
     r"""Cut `text` into as few lines of at most `room` columns as its ``\xNN`` allow.
 
-    The same as `_fill`, for texts of megabytes.
+    The same as `fill`, for texts of megabytes.
     """
     lines: list[str] = []
     start = 0
@@ -125,7 +133,7 @@ def _cut(text: str, room: int) -> list[str]:
     return lines
 
 
-def _fill(pieces: Iterable[str], room: int) -> list[str]:
+def fill(pieces: Iterable[str], room: int) -> list[str]:
     """Join `pieces` into as few lines of at most `room` columns as their order allows."""
     lines: list[list[str]] = [[]]
     left = room

@@ -15,7 +15,7 @@ from cudnn_bindgen.codegen.bind.sidecar import choose_options
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, TorchOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
-from cudnn_bindgen.codegen.render.family import render_family
+from cudnn_bindgen.codegen.render.module import render_family
 from cudnn_bindgen.commands.errors import warn
 
 

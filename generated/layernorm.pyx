@@ -2,965 +2,340 @@
 # Graph 2e738f45b103e4c2b2ac746076b6225c
 # From layernorm.plan
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """LAYER_NORM.
 
-slot  uid  argument          name              role    data type  dim           stride
-0     1    x_ptr             tensor_0          input   BFLOAT16   512,1024,1,1  1024,1,1,1
-1     2    scale_ptr         tensor_1          input   FLOAT      1,1024,1,1    1024,1,1,1
-2     3    bias_ptr          tensor_2          input   FLOAT      1,1024,1,1    1024,1,1,1
-3     5    y_ptr             ln::Y             output  BFLOAT16   512,1024,1,1  1024,1,1,1
-4     6    mean_ptr          ln::MEAN          output  FLOAT      512,1,1,1     1,1,1,1
-5     7    inv_variance_ptr  ln::INV_VARIANCE  output  FLOAT      512,1,1,1     1,1,1,1
-6     4    eps               eps               scalar  FLOAT      1,1,1,1       1,1,1,1
+slot uid argument         role   data type dim          stride     align layout
+0    1   x_ptr            input  BFLOAT16  512,1024,1,1 1024,1,1,1 16    plain
+1    2   scale_ptr        input  FLOAT     1,1024,1,1   1024,1,1,1 16    plain
+2    3   bias_ptr         input  FLOAT     1,1024,1,1   1024,1,1,1 16    plain
+3    5   y_ptr            output BFLOAT16  512,1024,1,1 1024,1,1,1 16    plain
+4    6   mean_ptr         output FLOAT     512,1,1,1    1,1,1,1    16    plain
+5    7   inv_variance_ptr output FLOAT     512,1,1,1    1,1,1,1    16    plain
+6    4   eps              scalar FLOAT     1,1,1,1      1,1,1,1    -     -
 
+eps: added to the variance, under the square root.
+Plan for SM 90, 132 multiprocessors, cuDNN 9.19.0: engine 1 BLOCK_SIZE=-1.
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag, float32,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag, float32
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "2e738f45b103e4c2b2ac746076b6225c"
-GRAPH = {
-    "source": "layernorm.plan",
-    "dialect": "plan",
-    "nodes": ("LAYER_NORM",),
-    "is_override_shape_enabled": False,
-    "plans": (
-        (90, 132, 91900, "engine 1 BLOCK_SIZE=-1"),
-    ),
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "x_ptr", "tensor_0", "input", "BFLOAT16", (512, 1024, 1, 1), (1024, 1, 1, 1), 16),
-    Operand(2, "scale_ptr", "tensor_1", "input", "FLOAT", (1, 1024, 1, 1), (1024, 1, 1, 1), 16),
-    Operand(3, "bias_ptr", "tensor_2", "input", "FLOAT", (1, 1024, 1, 1), (1024, 1, 1, 1), 16),
-    Operand(5, "y_ptr", "ln::Y", "output", "BFLOAT16", (512, 1024, 1, 1), (1024, 1, 1, 1), 16),
-    Operand(6, "mean_ptr", "ln::MEAN", "output", "FLOAT", (512, 1, 1, 1), (1, 1, 1, 1), 16),
-    Operand(7, "inv_variance_ptr", "ln::INV_VARIANCE", "output", "FLOAT", (512, 1, 1, 1), (1, 1, 1, 1), 16),
-    Operand(4, "eps", "eps", "scalar", "FLOAT", (1, 1, 1, 1), (1, 1, 1, 1), 1),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("x", "plain", -1),
-    ("scale", "plain", -1),
-    ("bias", "plain", -1),
-    ("y", "plain", -1),
-    ("mean", "plain", -1),
-    ("inv_variance", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ()
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* x,
-    void* scale,
-    void* bias,
-    void* y,
-    void* mean,
-    void* inv_variance,
-    float eps,
+    void* x,  # uid 1, input, BFLOAT16
+    void* scale,  # uid 2, input, FLOAT
+    void* bias,  # uid 3, input, FLOAT
+    void* y,  # uid 5, output, BFLOAT16
+    void* mean,  # uid 6, output, FLOAT
+    void* inv_variance,  # uid 7, output, FLOAT
+    float eps,  # uid 4, scalar, FLOAT
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[7]
-    slots[0] = x  # uid 1
-    slots[1] = scale  # uid 2
-    slots[2] = bias  # uid 3
-    slots[3] = y  # uid 5
-    slots[4] = mean  # uid 6
-    slots[5] = inv_variance  # uid 7
-    slots[6] = &eps  # uid 4
+    cdef void** slots = [x, scale, bias, y, mean, inv_variance, &eps]
     return execute_plan(_graph, slots, workspace, stream)
 
 
 def execute(
-    x_ptr,
-    scale_ptr,
-    bias_ptr,
-    y_ptr,
-    mean_ptr,
-    inv_variance_ptr,
-    eps,
-    workspace_ptr=0,
-    stream=0,
+    x_ptr, scale_ptr, bias_ptr, y_ptr, mean_ptr, inv_variance_ptr, eps, workspace_ptr=0, stream=0,
 ):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* x = address(x_ptr, "x_ptr")
-    cdef void* scale = address(scale_ptr, "scale_ptr")
-    cdef void* bias = address(bias_ptr, "bias_ptr")
-    cdef void* y = address(y_ptr, "y_ptr")
-    cdef void* mean = address(mean_ptr, "mean_ptr")
-    cdef void* inv_variance = address(inv_variance_ptr, "inv_variance_ptr")
-    cdef float _eps = float32(eps, "eps")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        x,
-        scale,
-        bias,
-        y,
-        mean,
-        inv_variance,
-        _eps,
-        workspace,
-        queue,
+        address(x_ptr, "x_ptr"), address(scale_ptr, "scale_ptr"), address(bias_ptr, "bias_ptr"),
+        address(y_ptr, "y_ptr"), address(mean_ptr, "mean_ptr"),
+        address(inv_variance_ptr, "inv_variance_ptr"), float32(eps, "eps"),
+        address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
 def run(
-    x,
-    scale,
-    bias,
-    y=None,
-    mean=None,
-    inv_variance=None,
-    *,
-    eps,
-    workspace=None,
-    stream=None,
+    x, scale, bias, y=None, mean=None, inv_variance=None, *, eps, workspace=None, stream=None,
     check=True,
 ):
-    """Enqueue the graph on tensors, each of them checked first.
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    x: input, BFLOAT16 [512, 1024, 1, 1], strides [1024, 1, 1, 1], aligned to 16 bytes
-    scale: input, FLOAT [1, 1024, 1, 1], strides [1024, 1, 1, 1], aligned to 16 bytes
-    bias: input, FLOAT [1, 1024, 1, 1], strides [1024, 1, 1, 1], aligned to 16 bytes
-    y: output, BFLOAT16 [512, 1024, 1, 1], strides [1024, 1, 1, 1], aligned to 16 bytes
-    mean: output, FLOAT [512, 1, 1, 1], strides [1, 1, 1, 1], aligned to 16 bytes
-    inv_variance: output, FLOAT [512, 1, 1, 1], strides [1, 1, 1, 1], aligned to 16 bytes
-    eps: scalar, FLOAT, required; added to the variance, under the square root
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns y, mean, inv_variance: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
     cdef float _eps = float32(eps, "eps")
-    cdef PyObject* given[6]
+    cdef PyObject** given = [
+        <PyObject*>x, <PyObject*>scale, <PyObject*>bias, <PyObject*>y, <PyObject*>mean,
+        <PyObject*>inv_variance,
+    ]
     cdef void* slots[7]
-    given[0] = <PyObject*>x
-    given[1] = <PyObject*>scale
-    given[2] = <PyObject*>bias
-    given[3] = <PyObject*>y
-    given[4] = <PyObject*>mean
-    given[5] = <PyObject*>inv_variance
     slots[6] = &_eps  # uid 4
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the embedded plans, or those of a file (bytes or path); reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"compute_data_type":"FLOAT","forw'
-    b'ard_phase":"TRAINING","inputs":{"BIAS":3,"EPSILON":4,"SCALE":2,"X":1},"name":"ln","output'
-    b's":{"INV_VARIANCE":7,"MEAN":6,"Y":5},"tag":"LAYER_NORM"}],"tensors":[{"data_type":"BFLOAT'
-    b'16","dim":[512,1024,1,1],"name":"tensor_0","stride":[1024,1,1,1],"uid":1},{"data_type":"F'
-    b'LOAT","dim":[1,1024,1,1],"name":"tensor_1","stride":[1024,1,1,1],"uid":2},{"data_type":"F'
-    b'LOAT","dim":[1,1024,1,1],"name":"tensor_2","stride":[1024,1,1,1],"uid":3},{"data_type":"F'
-    b'LOAT","dim":[1,1,1,1],"is_pass_by_value":true,"name":"eps","stride":[1,1,1,1],"uid":4},{"'
-    b'data_type":"BFLOAT16","dim":[512,1024,1,1],"name":"ln::Y","stride":[1024,1,1,1],"uid":5},'
-    b'{"data_type":"FLOAT","dim":[512,1,1,1],"name":"ln::MEAN","stride":[1,1,1,1],"uid":6},{"da'
-    b'ta_type":"FLOAT","dim":[512,1,1,1],"name":"ln::INV_VARIANCE","stride":[1,1,1,1],"uid":7}]'
-    b'}'
-)
-# For the runtime to hand to cuDNN.
-_PLANS = (
-    PlanParts(
-        fingerprint=FINGERPRINT,
-        cudnn_version=91900,
-        sm=90,
-        sm_count=132,
-        uids=(1, 2, 3, 4, 5, 6, 7),
-        constants=(),
-        workspace_parts=(),
-        replacements=(),
-        dropped=(),
-        workspace_size=0,
-        text=(
-            b'{"cudnnVersion":91900,"schemaVersion":4,"operationGraph":{"finalizeMode":"NORM_FWD_TR'
-            b'AIN","tensors":[{"name":"1","dataType":"CUDNN_DATA_BFLOAT16","dim":[512,1024,1,1],"st'
-            b'ride":[1024,1,1,1],"isVirtual":false,"isByValue":false,"vectCount":1,"vectDim":-1,"pt'
-            b'rAlignment":16,"reordering":"CUDNN_TENSOR_REORDERING_NONE"},{"name":"2","dataType":"C'
-            b'UDNN_DATA_FLOAT","dim":[1,1024,1,1],"stride":[1024,1,1,1],"isVirtual":false,"isByValu'
-            b'e":false,"vectCount":1,"vectDim":-1,"ptrAlignment":16,"reordering":"CUDNN_TENSOR_REOR'
-            b'DERING_NONE"},{"name":"3","dataType":"CUDNN_DATA_FLOAT","dim":[1,1024,1,1],"stride":['
-            b'1024,1,1,1],"isVirtual":false,"isByValue":false,"vectCount":1,"vectDim":-1,"ptrAlignm'
-            b'ent":16,"reordering":"CUDNN_TENSOR_REORDERING_NONE"},{"name":"4","dataType":"CUDNN_DA'
-            b'TA_FLOAT","dim":[1,1,1,1],"stride":[1,1,1,1],"isVirtual":false,"isByValue":true,"vect'
-            b'Count":1,"vectDim":-1,"ptrAlignment":16,"reordering":"CUDNN_TENSOR_REORDERING_NONE"},'
-            b'{"name":"5","dataType":"CUDNN_DATA_BFLOAT16","dim":[512,1024,1,1],"stride":[1024,1,1,'
-            b'1],"isVirtual":false,"isByValue":false,"vectCount":1,"vectDim":-1,"ptrAlignment":16,"'
-            b'reordering":"CUDNN_TENSOR_REORDERING_NONE"},{"name":"6","dataType":"CUDNN_DATA_FLOAT"'
-            b',"dim":[512,1,1,1],"stride":[1,1,1,1],"isVirtual":false,"isByValue":false,"vectCount"'
-            b':1,"vectDim":-1,"ptrAlignment":16,"reordering":"CUDNN_TENSOR_REORDERING_NONE"},{"name'
-            b'":"7","dataType":"CUDNN_DATA_FLOAT","dim":[512,1,1,1],"stride":[1,1,1,1],"isVirtual":'
-            b'false,"isByValue":false,"vectCount":1,"vectDim":-1,"ptrAlignment":16,"reordering":"CU'
-            b'DNN_TENSOR_REORDERING_NONE"}],"nodes":[{"operation":"CUDNN_BACKEND_OPERATION_NORM_FOR'
-            b'WARD_DESCRIPTOR","mode":"CUDNN_LAYER_NORM","fmode":"CUDNN_NORM_FWD_TRAINING","Y":"5",'
-            b'"X":"1","Mean":"6","InvVariance":"7","Scale":"2","Bias":"3","epsilonDesc":"4"}]},"GPU'
-            b'Profile":{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsP'
-            b'erBlock":65536,"multiProcessorCount":132,"warpSize":32,"maxSharedMemoryPerBlock":4915'
-            b'2,"maxSharedMemoryPerBlockOptin":232448,"reservedSharedMemoryPerBlock":1024,"maxRegis'
-            b'tersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"'
-            b'pciDeviceId":6,"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":150109880320,"s'
-            b'mClockRateKHz":1980000,"memClockRateKHz":3201000,"l2CacheSize":62914560,"cudaDeviceId'
-            b'":0,"deviceVer":900,"driverVer":13000,"deviceName":"NVIDIA H200"},"engine":{"engineId'
-            b'":1,"smVersion":900,"knobChoices":{"CUDNN_KNOB_TYPE_BLOCK_SIZE":-1},"payload":{"kerne'
-            b'ls":[{"kernelName":"LayerNormWarpImplWelford","cubin":"f0VMRgIBAUEIAAAAAAAAAAIAvgABAA'
-            b'AAAAAAAAAAAABwpAAAAAAAADCfAAAAAAAABFoABkAAOAAGAEAAFQABAAAuc2hzdHJ0YWIALnN0cnRhYgAuc3l'
-            b'tdGFiAC5zeW10YWJfc2huZHgALm5vdGUubnYudGtpbmZvAC5ub3RlLm52LmN1aW5mbwAubnYuaW5mbwAubnYu'
-            b'Y29tcGF0AC50ZXh0LkxheWVyTm9ybVdhcnBJbXBsV2VsZm9yZAAubnYuaW5mby5MYXllck5vcm1XYXJwSW1wb'
-            b'FdlbGZvcmQALm52LnNoYXJlZC5MYXllck5vcm1XYXJwSW1wbFdlbGZvcmQALm52LnNoYXJlZC5yZXNlcnZlZC'
-            b'4wAC5udi5nbG9iYWwuaW5pdAAubnYuY29uc3RhbnQ0AAAAAC5udi5nbG9iYWwALnJlbC50ZXh0LkxheWVyTm9'
-            b'ybVdhcnBJbXBsV2VsZm9yZAAucmVsYS50ZXh0LkxheWVyTm9ybVdhcnBJbXBsV2VsZm9yZAAuZGVidWdfZnJh'
-            b'bWUALnJlbC5udi5jb25zdGFudC5waWMALnJlbGEubnYuY29uc3RhbnQ0AAAAAC5yZWwuZGVidWdfZnJhbWUAL'
-            b'nJlbGEuZGVidWdfZnJhbWUALm52LmNhbGxncmFwaAAubnYucHJvdG90eXBlAC5udi5jb25zdGFudDAuTGF5ZX'
-            b'JOb3JtV2FycEltcGxXZWxmb3JkAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAC5zaHN0cnRhYgAuc3RydGFiAC5zeW10YWIALnN5bXRhYl9zaG5keAAubm90ZS5udi50'
-            b'a2luZm8ALm5vdGUubnYuY3VpbmZvAC5udi5pbmZvAC5udi5jb21wYXQALnRleHQuTGF5ZXJOb3JtV2FycEltc'
-            b'GxXZWxmb3JkAC5udi5pbmZvLkxheWVyTm9ybVdhcnBJbXBsV2VsZm9yZAAubnYuc2hhcmVkLkxheWVyTm9ybV'
-            b'dhcnBJbXBsV2VsZm9yZAAubnYucmVzZXJ2ZWRTbWVtLm9mZnNldDAALm52LnNoYXJlZC5yZXNlcnZlZC4wAF9'
-            b'fbnZfcmVzZXJ2ZWRTTUVNX29mZnNldF8wX2FsaWFzAC5udi5nbG9iYWwuaW5pdABDVUROTl9GTFRfTUlOAC5u'
-            b'di5jb25zdGFudDQAAAAAa0Jsb2NrU2l6ZQBrV2FycFNpemUAa1dvcmtQZXJUaHJlYWRJbldhcnAAa01pbldvc'
-            b'mtQZXJUaHJlYWRJbgBrV2FycFBlckJsb2NrAGtCbG9ja1NpemVTZWFyY2hTcGFjZQBrTnVtV2FycHNJbkJsb2'
-            b'NrAC5udi5nbG9iYWwAQmxvY2tTaXplAFBhY2tTaXplAEJhdGNoU2l6ZQBTZXFMZW4AemVyb0NlbnRlcmVkR2F'
-            b'tbWEAemVyb0NlbnRlcmVkR2FtbWFDYXN0QmVmb3JlQWRkAGlzUk1TTm9ybQBudmZwNF9vdXQAaXNBZGFMTgBp'
-            b'c0JhdGNoRmlyc3QAX1pOOVdGR2VuZXJpY0lmTGIwRUU5aXNSTVNOb3JtRQAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAucmVsLnRleHQuTGF5ZXJOb3JtV2FycEltcGxXZWxmb3JkAC5yZWxhLnRleHQuTGF5ZXJOb3JtV2FycEltcG'
-            b'xXZWxmb3JkAC5kZWJ1Z19mcmFtZQAucmVsLm52LmNvbnN0YW50LnBpYwAucmVsYS5udi5jb25zdGFudC5waWM'
-            b'ALnJlbC5kZWJ1Z19mcmFtZQAucmVsYS5kZWJ1Z19mcmFtZQAubnYuY2FsbGdyYXBoAC5udi5wcm90b3R5cGUA'
-            b'TGF5ZXJOb3JtV2FycEltcGxXZWxmb3JkAC5udi5jb25zdGFudDAuTGF5ZXJOb3JtV2FycEltcGxXZWxmb3JkA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAApAAAAAwAFAAAAAAAAAAAAAAAAAAAAAAA5AAAAAwAGAA'
-            b'AAAAAAAAAAAAAAAAAAAABdAAAAAwAPAAAAAAAAAAAAAAAAAAAAAACeAAAAAwARAAAAAAAAAAAAAAAAAAAAAAD'
-            b'CAAAAIQAAAAAAAAAAAAAABAAAAAAAAADxAAAAIKASAAAAAAAAAAAAAAAAAAAAAAASAQAAAwAQAAAAAAAAAAAA'
-            b'AAAAAAAAAAAiAQAAAQAQAAwAAAAAAAAABAAAAAAAAAAwAQAAAwAOAAAAAAAAAAAAAAAAAAAAAABBAQAAAQAQA'
-            b'BgAAAAAAAAABAAAAAAAAABMAQAAAQAQAAQAAAAAAAAABAAAAAAAAABWAQAAAQAQACAAAAAAAAAABAAAAAAAAA'
-            b'BrAQAAAQAQABAAAAAAAAAABAAAAAAAAAB/AQAAAQAQABwAAAAAAAAABAAAAAAAAACNAQAAAQAQACgAAAAAAAA'
-            b'AEAAAAAAAAACjAQAAAQAQACQAAAAAAAAABAAAAAAAAAC0AQAAAwATAAAAAAAAAAAAAAAAAAAAAAC/AQAAAQAT'
-            b'AAAAAAAAAAAABAAAAAAAAADJAQAAAQAQAAgAAAAAAAAABAAAAAAAAADSAQAAAQAQABQAAAAAAAAABAAAAAAAA'
-            b'ADcAQAAAQAQAAAAAAAAAAAABAAAAAAAAADjAQAAAQATAAkAAAAAAAAAAQAAAAAAAAD1AQAAAQATAAQAAAAAAA'
-            b'AAAQAAAAAAAAAUAgAAAQATAAcAAAAAAAAAAQAAAAAAAAAeAgAAAQATAAYAAAAAAAAAAQAAAAAAAAAoAgAAAQA'
-            b'TAAoAAAAAAAAAAQAAAAAAAAAwAgAAAQATAAUAAAAAAAAAAQAAAAAAAAA9AgAAAQATAAgAAAAAAAAAAQAAAAAA'
-            b'AAAAAAAAAAEAAAAAAAAAAAAAAAAAAAAAAAC5AgAAAwAEAAAAAAAAAAAAAAAAAAAAAAAUAwAAAwAKAAAAAAAAA'
-            b'AAAAAAAAAAAAAAwAwAAEhAPAAAAAAAAAAAAgI0AAAAAAABJAwAAAwAUAAAAAAAAAAAAAAAAAAAAAAD/////JA'
-            b'AAAAAAAAD//////////wMABHz/////DwyBgIAoAAj/gYAoCIGAgCgAAAD/////LAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAgI0AAAAAAAAEFAAAAAyBgIAogAEEaCIAAAAAAAwAAACQAAAA0AcAAE5WSURJQSBDb3JwAAIAAAAA'
-            b'AAAAAQAAAAcAAAA2AAAAZgAAAABwdHhhcwBDdWRhIGNvbXBpbGF0aW9uIHRvb2xzLCByZWxlYXNlIDEzLjAsI'
-            b'FYxMy4wLjg4AEJ1aWxkIHN5c3RlbSBtdXN0IGRlZmluZSBUT09MU19WRVJTSU9OX0VYVEVOREVEAC1hcmNoIH'
-            b'NtXzkwIC13ICAAAAwAAAAIAAAA6AMAAE5WSURJQSBDb3JwAAIAWgCCAAAABC8IACAAAABAAAAABBEIACAAAAC'
-            b'AAAAABBIIACAAAACAAAAAAgkAAAICAQACBQUAAwcBAQIDAAACBgEABAsIAAAAAAAAAAAABDcEAIIAAAAEFwwA'
-            b'AAAAAAEAYAAA8AUABBcMAAAAAAAAAAAAAPCBAQNQAAADG/8AAkwBAANfAQEEKbAA/////////////////////'
-            b'/////////////////////////////////////////////////////////////////////////////////////'
-            b'///////////wcAAAUHAAAFBwAABQcAAAUHAAAFBwAABQcAAAUHAAAFBwAABQcAAAUHAAAFBwAABQcAAAUHAAA'
-            b'FBwAABQcAAAUHAAAFBwAABQcAAAUHAAAFBwAABQcAAAUEKLAA4FQAAPBUAAAAVQAAkFYAAKBWAACwVgAAQFgA'
-            b'AFBYAABgWAAA8FkAAABaAAAQWgAAoFsAALBbAADAWwAAsH8AANB/AADwfwAAEIAAADCAAACwgQAA0IEAALCCA'
-            b'ABAgwAAkIMAACCEAACwhAAAAIUAAJCFAAAghgAAcIYAAACHAACQhwAA4IcAAHCIAAAAiQAAUIkAAOCJAABwig'
-            b'AA4IoAAFCLAADAiwAAMIwAAKCMAAAEHAwAcH8AABCCAABAggAABB4EAAAAAAADGWEABAoIACEAAAAQAmEABDY'
-            b'EAAgAAAAAAAAA/////wAAAAD+////AAAAAP3///8AAAAA/P///5AAAAAAAAAAAgAAABwAAAAAAAAAAAAAAIgA'
-            b'AAAAAAAAAgAAABsAAAAAAAAAAAAAAIAAAAAAAAAAAgAAABoAAAAAAAAAAAAAAHgAAAAAAAAAAgAAABkAAAAAA'
-            b'AAAAAAAAHAAAAAAAAAAAgAAABgAAAAAAAAAAAAAAGgAAAAAAAAAAgAAABcAAAAAAAAAAAAAAGAAAAAAAAAAAg'
-            b'AAABYAAAAAAAAAAAAAAFgAAAAAAAAAAgAAABUAAAAAAAAAAAAAAFAAAAAAAAAAAgAAABQAAAAAAAAAAAAAAEg'
-            b'AAAAAAAAAAgAAABMAAAAAAAAAAAAAAEAAAAAAAAAAAgAAABIAAAAAAAAAAAAAADgAAAAAAAAAAgAAABAAAAAA'
-            b'AAAAAAAAADAAAAAAAAAAAgAAAA8AAAAAAAAAAAAAACgAAAAAAAAAAgAAAA4AAAAAAAAAAAAAACAAAAAAAAAAA'
-            b'gAAAA0AAAAAAAAAAAAAABgAAAAAAAAAAgAAAAwAAAAAAAAAAAAAABAAAAAAAAAAAgAAAAsAAAAAAAAAAAAAAA'
-            b'gAAAAAAAAAAgAAAAoAAAAAAAAAAAAAAAAAAAAAAAAAAgAAAAgAAAAAAAAAAAAAAEQAAAAAAAAAAgAAACAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAgnsB/wAKAA'
-            b'AACAAAACIOALl6BAAAlgAAAAoAAADiDwAZeSwAAAAAAAAhAAAAYg4ADHwA/wQAAABwUPALAOIPADZ4AQGA///'
-            b'/AAAAAADiHwC5egYAAJAAAAAKAAAA5A8ADHwA/wUAAAAAU/ALAOIPALl6BAAAggAAAAoAAADYDwCCCwT/AJYA'
-            b'AAAKAAAAJA4AgQkEBAQAAAAAGR4MAKIeABl4Av8FAAAALBYBAADiLwAkcgP//wAAAP8AjgcA4g8ALngAAAAAA'
-            b'AAAAAAAAOIPABl5JQAAAAAAACUAAAAiDgBFeQEAYH0AAAAAgAMA4g8AJHIr//8AAAD/AI4HAOQPACV4JCUEAA'
-            b'AAAgCOBwDIHwAkcif//wAAACQAjgcAyg8ADHwAJwYAAABwYPILAOIPAIJ4BgAAAIA/AAAAAADGDwAMfAAlBwA'
-            b'AABBh8gsA5A8AygIGBAAAAAAAAA4AANZPAEcZNAB8AAAAAACAAwDqDwCCeyj/AAMAAAAIAAAAIg4AEngsLB8A'
-            b'AAD/wI4HAOIPALl6CAAAiAAAAAoAAADiDwC5egoAAIoAAAAKAAAA4g8AJHIr//8AAAD/AI4HAOQPACR4JiwQA'
-            b'AAA/wCOBwDkDwQkeCosBAAAAP8AjgcAxg8AEHwkJggAAAD/4PMPAOQPBBB8JiYKAAAA/+D1DwDkDwAQfAP/CQ'
-            b'AAAP/k/wgA5A8AEngqKoADAAD//I4HAOIPACR+Av8LAAAA/wYOCQDQDwCCewD/AJwAAAAAAAAAYg4AJHgILAQ'
-            b'AAAD/AI4HAOIPAEV5AABgUgAAAACAAwDiDwAkcgn//wAAAP8AjgcAyg8Agnsu/wCSAAAACgAAAKIOABZ4KQCA'
-            b'iAAA/wAAAADILwAMcgAp/wAAAHBS8gMA4g8AJHIAJS4AAAD/Ao4HAORPCCVyNCcuAAAACACOBwDIDwAkcgAnL'
-            b'wAAAAACjgcAyA8AJHgHNQEAAAAAAo4HAOQPAEeZ/AAwAAAAAACAAwDqjwASeA4IgAAAAP/8jgcA4g8ERXkCAA'
-            b'AEAAAAAIADAOIPAAxyAAguAAAAcGDyAwDkDwgMcgAOLgAAAHBg9AMA5A8ADHIA/y8AAAAQYfIDAOQPCAxyAP8'
-            b'vAAAAIGH0AwDWDwCHEwAB/wAAAAAMEAAA4gMAJBIy//8AAAD/AI4HAOIPAAUYMAAAAAAAAP8BAADkDwACEi0A'
-            b'/wAAAAAPAAAA4g8AhyMAAf8QAAAADBAAAOIDACQSBv//AAAA/wCOBwDiDwAFGAQAAAAAAAD/AQAA4g8AJCIT/'
-            b'/8AAAD/AI4HAOIPAEcZyAAAAAAAAACAAwDsDwAkeAQ0AgAAAP8AjgcA4g8EuXoIAACEAAAACgAAAOIPABl4BT'
-            b'QBAAAABwIBAADGDwASeAQE+P/////AjgcAyA8AEHwEBAgAAAD/4PMPAMgPABB8BQUJAAAA/+T/CADMDwCBeQQ'
-            b'EBAAAAAAbHgwAog4AJHQx/wAAgED/AI4HAOIPABZ4BwQydwAA/wAAAADkTwQSeAwE//8AAP/AjgcA5A8AGXgG'
-            b'/wgAAAAHFgEAAOQPABJ4Bwf/AAAA/8COBwDkDwASeAYG//8AAP/AjgcAxA8AFngPBTJ3AAD/AAAAAOQPBBZ4C'
-            b'gYEdgAABwAAAADkDwAZeAT/CAAAAAwWAQAA5A8AGXgG/wgAAAAPFgEAAOQPABJ4CwX//wAA/8COBwDkDwASeA'
-            b'0E//8AAP/AjgcAxA8AEngED/8AAAD/wI4HAOQPABJ4Bwb//wAA/8COBwDkDwAZeAX/CAAAAAsWAQAA5A8AEng'
-            b'MDP8AAAD/wI4HAOQPABJ4Bgv/AAAA/8COBwDkDwAWeAcHBHYAAAQAAAAAxA8AEngLBf//AAD/wI4HAOIPACR4'
-            b'BQoAAAEA/wCOBwDiDwAWeAwNBHYAAAwAAAAA4g8AJHgyBwAAAQD/AI4HAOIPABZ4BgsEdgAABgAAAADiDwAge'
-            b'AsFAAAAPwAAQQAA5A8AJHgEDAAAAQD/AI4HAOIPABl4BgYQAAAA/wYAAADiDwAkcgf//wAAADIAjgcA5A8AIX'
-            b'IKBAUAAIAAAAEAAOIPBCN4CwQAAAA/CwABAADiDwAgeAwGq6qqPgAAQQAA4g8Ah3MAAQQAAAAADBAAAOIFACB'
-            b'yCgoKAAAAAABBAADiDwAhcg0GCwAAAAABAQAA4g8AI3gtC6uqKj8MAAEAAOIPACB4DDIAAIA+AABBAADiDwAj'
-            b'eAoKAAAAP/8AAQAA4g8AIHILDQ0AAAAAAEEAAOIPACFyDTItAAAAAAEBAADiDwAjeC0tAABAPwwAAQAAxA8AI'
-            b'3gKC6uqKj8KAAEAAOIPACByDQ0NAAAAAABBAADGDwAhcgr/CgAAAAAAAQAAyA8AI3gwDQAAQD8KAAEAAM5PAE'
-            b'F5AgAAAAAAAACAAwDqDwBFeQIAkAYAAAAAgAMA4g8AJCIS//8AAAD/AI4HAOIPAAUoEAAAAAAAAP8BAADkDwB'
-            b'HKZQABAAAAAAAgAMA6g8AJHIP//8AAAD/AI4HAOIPALl6CAAAhAAAAAoAAADiDwAlcgonLgAAAA4AjgcAyA8A'
-            b'JHgHCgIAAAD/AI4HAOQPACR4DQABAAAACwKOBwDGDwASeAsH+P/////AjgcA5A8AGXgHCgEAAAANAgEAAOQPA'
-            b'BB8CgsIAAAA/+DzDwDIDwAQfAsHCQAAAP/k/wgAzA8AgXkKCgQAAAAAGx4MAKIOAAtyADH/AAAAANDzAwDiDw'
-            b'BFeQMAgAIAAAAAgAMA4g8AEngPCv//AAD/wI4HAORPBBZ4DgoydwAA/wAAAADkDwAZeAf/CAAAAA8WAQAA5A8'
-            b'AEngNC///AAD/wI4HAOQPBBZ4EQsydwAA/wAAAADEDwASeBAH//8AAP/AjgcA5A8AGXgM/wgAAAANFgEAAOQP'
-            b'ABl4B/8IAAAADhYBAADkDwAZeAr/CAAAABEWAQAA5A8AEngNDf8AAAD/wI4HAOQPABJ4Dg7/AAAA/8COBwDED'
-            b'wASeAwM//8AAP/AjgcA5A8AEngLEf8AAAD/wI4HAOQPABJ4Bwf//wAA/8COBwDkDwASeAoK//8AAP/AjgcA5A'
-            b'8AEngPD/8AAAD/wI4HAOQPABZ4DAwEdgAADQAAAADEDwAWeAcHBHYAAA4AAAAA5A8AFngKCgR2AAALAAAAAOI'
-            b'PACR4EgwAAAEA/wCOBwDiDwAWeBAQBHYAAA8AAAAA4g8AJHgRBwAAAQD/AI4HAOQPACR4EwoAAAEA/wCOBwDi'
-            b'DwAZeBAQEAAAAP8GAAAAyg8Ah3MAARAQAAAADBAAAOIFAEeZKAAAAAAAAACAAwDqDwAhdAcxAACAPwAAAQAA4'
-            b'g8AIXIKLRAAAIAAAAEAAOIPACFyDf8wAAAAAAABAADkDwAIcw4ABwAAAAAQAAAA4g4AIHILCgoAAAAAAEEAAO'
-            b'IPACByDDEOAAAAAABBAADijwggcg4QDgAAAAAAQQAAxg8AI3IKDAsAAAANAAEAAOIPACNyDC0MAAAADgABAAD'
-            b'iDwBHeQwAAAAAAAAAgAMA7A8AJHQH/wAAgD//AI4HAOQPACRyCv//AAAA/wCOBwDkDwAkcgz//wAAABAAjgcA'
-            b'zg8AQXkDAAAAAAAAAIADAOoPAAtyAAf/AAAAANDzAwDiDwBFeQMA8AAAAAAAgAMA2A8AR5koAAAAAAAAAIADA'
-            b'OoPACF0CwcAAIA/AAABAADiDwAhcg0RDAAAAAABAQAA4g8AIXIK/woAAAAAAAEAAOQPAAhzFAALAAAAABAAAA'
-            b'DiDgAgcg4NDQAAAAAAQQAA4g8AIHINFAcAAAAAAEEAAOKPACByDxEUAAAAAABBAADGDwAjcgcNDgAAAAoAAQA'
-            b'A4g8EI3INDQwAAAAPAAEAAOIPAEd5DAAAAAAAAACAAwDsDwA1dAv/AACAP/8BAAAA4g8AJHIH//8AAAD/AI4H'
-            b'AOQPACRyDf//AAAAEQCOBwDQDwBBeQMAAAAAAAAAgAMA6g8AC3IAC/8AAAAA0PMDAOIPAEV5AwDwAAAAAACAA'
-            b'wDYDwBHmSgAAAAAAAAAgAMA6g8AIXQKCwAAgD8AAAEAAOIPACFyDBINAAAAAAEBAADiDwAhcgf/BwAAAAAAAQ'
-            b'AA5A8ACHMOAAoAAAAAEAAAAOIOACByDwwMAAAAAABBAADiDwAgcgwOCwAAAAAAQQAA4o8AIHIOEg4AAAAAAEE'
-            b'AAMYPACNyBwwPAAAABwABAADiDwQjcgwMDQAAAA4AAQAA4g8AR3kMAAAAAAAAAIADAOwPACR0Cv8AAIA//wCO'
-            b'BwDkDwAkcgf//wAAAP8AjgcA5A8AJHIM//8AAAASAI4HAM4PAEF5AwAAAAAAAACAAwDqDwALcgAK/wAAAADQ8'
-            b'wMA2g8AR5koAAAAAAAAAIADAOoPACF0MQoAAIA/AAABAADiDwAhcgsTDAAAAAABAQAA4g8AIXIw/wcAAAAAAA'
-            b'EAAOQPAAhzDQAxAAAAABAAAADiDgAgcgsLCwAAAAAAQQAA4g8AIHItDQoAAAAAAEEAAOKPACByBxMNAAAAAAB'
-            b'BAADGDwAjcjAtCwAAADAAAQAA4g8EI3ItLQwAAAAHAAEAAOIPAEd5DAAAAAAAAACAAwDsDwAkdDH/AACAP/8A'
-            b'jgcA4g8AAnIwAP8AAAAADwAAAOIPACRyLf//AAAAEwCOBwDODwBBeQIAAAAAAAAAgAMA6g8AEngKCAABAAD//'
-            b'I4HAOIPAEV5AgDABgAAAACAAwDmDwAMcgAKLgAAAHBg8gMAyA8ADHIA/y8AAAAQYfIDANoPAIcTAAH/IAAAAA'
-            b'wQAADiBwAFGBoAAAAAAAD/AQAA5A8ABRgYAAAAAAAA/wEAAOIPAEcZlAAEAAAAAACAAwDsDwAkcgv//wAAAP8'
-            b'AjgcA4g8AuXoIAACEAAAACgAAAOIPACVyCicuAAAACgCOBwDIDwAkeAcKAgAAAP8AjgcA5A8AJHgNAAEAAAAL'
-            b'Ao4HAMYPABJ4Cwf4/////8COBwDkDwAZeAcKAQAAAA0CAQAA5A8AEHwKCwgAAAD/4PMPAMgPABB8CwcJAAAA/'
-            b'+T/CADMDwCBeQoKBAAAAAAbHgwAIg8AC3IAMf8AAAAA0PMDAOIPAEV5AwCAAgAAAACAAwDiDwASeA8K//8AAP'
-            b'/AjgcA5A8FEngNC///AAD/wI4HAOQPBBZ4FQsydwAA/wAAAADkDwAZeAf/CAAAAA8WAQAA5A8AFngOCjJ3AAD'
-            b'/AAAAAMQPABl4DP8IAAAADRYBAADkDwASeBQH//8AAP/AjgcA5A8AGXgK/wgAAAAVFgEAAOQPABl4B/8IAAAA'
-            b'DhYBAADkDwASeA8P/wAAAP/AjgcA5A8AEngNDf8AAAD/wI4HAMQPABJ4DAz//wAA/8COBwDkDwASeAsV/wAAA'
-            b'P/AjgcA5A8AEngKCv//AAD/wI4HAOQPABJ4Dg7/AAAA/8COBwDkDwASeAcH//8AAP/AjgcA5A8AFngPFAR2AA'
-            b'APAAAAAMQPABZ4DAwEdgAADQAAAADkDwAWeAoKBHYAAAsAAAAA4g8AJHgYDwAAAQD/AI4HAOIPABZ4BwcEdgA'
-            b'ADgAAAADiDwAkeBoMAAABAP8AjgcA5A8AJHgbCgAAAQD/AI4HAOIPABl4GQcQAAAA/wYAAADKDwCHcwABGCAA'
-            b'AAAMEAAA4gkAR5koAAAAAAAAAIADAOoPACF0BzEAAIA/AAABAADiDwAhcgotGAAAgAAAAQAA4g8AIXIw/zAAA'
-            b'AAAAAEAAOQPAAhzDAAHAAAAABAAAABiDwAgcgoKCgAAAAAAQQAA4g8AIHIxMQwAAAAAAEEAAOIPCiByDBgMAA'
-            b'AAAABBAADGDwAjcgoxCgAAADAAAQAA4g8AI3IMLTEAAAAMAAEAAOIPAEd5DAAAAAAAAACAAwDsDwAkdAf/AAC'
-            b'AP/8AjgcA5A8AJHIK//8AAAD/AI4HAOQPACRyDP//AAAAGACOBwDODwBBeQMAAAAAAAAAgAMA6g8AC3IAB/8A'
-            b'AAAA0PMDAOIPAEV5AwDwAAAAAACAAwDYDwBHmSgAAAAAAAAAgAMA6g8AIXQLBwAAgD8AAAEAAOIPACFyDRkMA'
-            b'AAAAAEBAADiDwAhcgr/CgAAAAAAAQAA5A8ACHMUAAsAAAAAEAAAAGIPACByDg0NAAAAAABBAADiDwAgcg0UBw'
-            b'AAAAAAQQAA4g8CIHIPGRQAAAAAAEEAAMYPACNyBw0OAAAACgABAADiDwQjcg0NDAAAAA8AAQAA4g8AR3kMAAA'
-            b'AAAAAAIADAOwPACR0C/8AAIA//wCOBwDiDwACcg0AGQAAAAAPAAAA4g8AJHIH//8AAAD/AI4HAM4PAEF5AwAA'
-            b'AAAAAACAAwDqDwALcgAL/wAAAADQ8wMA4g8ARXkDAPAAAAAAAIADANgPAEeZKAAAAAAAAACAAwDqDwAhdAoLA'
-            b'ACAPwAAAQAA4g8AIXIMGg0AAAAAAQEAAOIPACFyB/8HAAAAAAABAADkDwAIcw4ACgAAAAAQAAAAYg8AIHIPDA'
-            b'wAAAAAAEEAAOIPACByDA4LAAAAAABBAADiDwIgcg4aDgAAAAAAQQAAxg8AI3IHDA8AAAAHAAEAAOIPBCNyDAw'
-            b'NAAAADgABAADiDwBHeQwAAAAAAAAAgAMA7A8AJHQK/wAAgD//AI4HAOQPACRyB///AAAA/wCOBwDkDwAkcgz/'
-            b'/wAAABoAjgcAzg8AQXkDAAAAAAAAAIADAOoPAAtyAAr/AAAAANDzAwDaDwBHmSgAAAAAAAAAgAMA6g8AIXQxC'
-            b'gAAgD8AAAEAAOIPACFyCxsMAAAAAAEBAADiDwAhcjD/BwAAAAAAAQAA5A8ACHMNADEAAAAAEAAAAGIPACByCw'
-            b'sLAAAAAABBAADiDwAgci0NCgAAAAAAQQAA4g8CIHIHGw0AAAAAAEEAAMYPACNyMC0LAAAAMAABAADiDwQjci0'
-            b'tDAAAAAcAAQAA4g8AR3kMAAAAAAAAAIADAOwPACR0Mf8AAIA//wCOBwDkDwAkcjD//wAAAP8AjgcA5A8AJHIt'
-            b'//8AAAAbAI4HAM4PAEF5AgAAAAAAAACAAwDqDwASeAoIgAEAAP/8jgcA4g8ARXkCAMAGAAAAAIADAOYPAAxyA'
-            b'AouAAAAcGDyAwDIDwAMcgD/LwAAABBh8gMA2g8AhxMAAf8wAAAADBAAAOIBAAUYIgAAAAAAAP8BAADkDwAFGC'
-            b'AAAAAAAAD/AQAA4g8ARxmUAAQAAAAAAIADAOwPADV0C/8AAAAA/wEAAADiDwC5eggAAIQAAAAKAAAAzg8AJXI'
-            b'KJy4AAAAKAI4HAMgPACR4BwoCAAAA/wCOBwDkDwAkeA0AAQAAAAsCjgcAxg8AEngLB/j/////wI4HAOQPABl4'
-            b'BwoBAAAADQIBAADkDwAQfAoLCAAAAP/g8w8AyA8AEHwLBwkAAAD/5P8IAMwPAIF5CgoEAAAAABseDABiDwALc'
-            b'gAx/wAAAADQ8wMA4g8ARXkDAIACAAAAAIADAOIPABJ4Dwr//wAA/8COBwDkDwYWeA4KMncAAP8AAAAA5A8AGX'
-            b'gH/wgAAAAPFgEAAOQPABJ4DQv//wAA/8COBwDkDwQWeBULMncAAP8AAAAAxA8AEngUB///AAD/wI4HAOQPABl'
-            b'4DP8IAAAADRYBAADkDwAZeAf/CAAAAA4WAQAA5A8AGXgK/wgAAAAVFgEAAOQPABJ4Dw//AAAA/8COBwDkDwAS'
-            b'eA0N/wAAAP/AjgcAxA8AEngODv8AAAD/wI4HAOQPABJ4DAz//wAA/8COBwDkDwASeAsV/wAAAP/AjgcA5A8AE'
-            b'ngHB///AAD/wI4HAOQPABJ4Cgr//wAA/8COBwDkDwAWeA8UBHYAAA8AAAAAxA8AFngMDAR2AAANAAAAAOQPAB'
-            b'Z4BwcEdgAADgAAAADiDwAkeCAPAAABAP8AjgcA4g8AFngKCgR2AAALAAAAAOIPACR4IgwAAAEA/wCOBwDkDwA'
-            b'keCEHAAABAP8AjgcA5A8AJHgjCgAAAQD/AI4HAMoPAIdzAAEgMAAAAAwQAADiAQBHmSgAAAAAAAAAgAMA6g8A'
-            b'IXQHMQAAgD8AAAEAAOIPACFyCi0gAACAAAABAADiDwAhcjD/MAAAAAAAAQAA5A8ACHMMAAcAAAAAEAAAAGIPA'
-            b'CByCgoKAAAAAABBAADiDwAgcjExDAAAAAAAQQAA4g8KIHIMIAwAAAAAAEEAAMYPACNyCjEKAAAAMAABAADiDw'
-            b'AjcgwtMQAAAAwAAQAA4g8AR3kMAAAAAAAAAIADAOwPAAJ4BwAAAIA/AA8AAADiDwAkcgr//wAAAP8AjgcA5A8'
-            b'AJHIM//8AAAAgAI4HAM4PAEF5AwAAAAAAAACAAwDqDwALcgAH/wAAAADQ8wMA4g8ARXkDAPAAAAAAAIADANgP'
-            b'AEeZKAAAAAAAAACAAwDqDwAhdAsHAACAPwAAAQAA4g8AIXINIQwAAAAAAQEAAOIPACFyCv8KAAAAAAABAADkD'
-            b'wAIcxQACwAAAAAQAAAAYg8AIHIODQ0AAAAAAEEAAOIPACByDRQHAAAAAABBAADiDwIgcg8hFAAAAAAAQQAAxg'
-            b'8AI3IHDQ4AAAAKAAEAAOIPBCNyDQ0MAAAADwABAADiDwBHeQwAAAAAAAAAgAMA7A8AJHQL/wAAgD//AI4HAOQ'
-            b'PACRyB///AAAA/wCOBwDkDwAkcg3//wAAACEAjgcAzg8AQXkDAAAAAAAAAIADAOoPAAtyAAv/AAAAANDzAwDi'
-            b'DwBFeQMA8AAAAAAAgAMA2A8AR5koAAAAAAAAAIADAOoPACF0CgsAAIA/AAABAADiDwAhcgwiDQAAAAABAQAA4'
-            b'g8AIXIH/wcAAAAAAAEAAOQPAAhzDgAKAAAAABAAAABiDwAgcg8MDAAAAAAAQQAA4g8AIHIMDgsAAAAAAEEAAO'
-            b'IPAiByDiIOAAAAAABBAADGDwAjcgcMDwAAAAcAAQAA4g8EI3IMDA0AAAAOAAEAAOIPAEd5DAAAAAAAAACAAwD'
-            b'sDwAkdAr/AACAP/8AjgcA4g8AAnIHAP8AAAAADwAAAOIPACRyDP//AAAAIgCOBwDODwBBeQMAAAAAAAAAgAMA'
-            b'6g8AC3IACv8AAAAA0PMDANoPAEeZKAAAAAAAAACAAwDqDwAhdDEKAACAPwAAAQAA4g8AIXILIwwAAAAAAQEAA'
-            b'OIPACFyMP8HAAAAAAABAADkDwAIcw0AMQAAAAAQAAAAYg8AIHILCwsAAAAAAEEAAOIPACByLQ0KAAAAAABBAA'
-            b'DiDwIgcgcjDQAAAAAAQQAAxg8AI3IwLQsAAAAwAAEAAOIPBCNyLS0MAAAABwABAADiDwBHeQwAAAAAAAAAgAM'
-            b'A7A8AJHQx/wAAgD//AI4HAOQPACRyMP//AAAA/wCOBwDkDwAkci3//wAAACMAjgcAzg8AQXkCAAAAAAAAAIAD'
-            b'AOoPABJ4CggAAgAA//yOBwDiDwBFeQIAwAYAAAAAgAMA5g8ADHIACi4AAABwYPIDAMgPAAxyAP8vAAAAEGHyA'
-            b'wDaDwCHEwAB/0AAAAAMEAAA4gEABRgeAAAAAAAA/wEAAOQPAAUYHAAAAAAAAP8BAADiDwBHGZQABAAAAAAAgA'
-            b'MA7A8AJHIL//8AAAD/AI4HAOIPALl6CAAAhAAAAAoAAADiDwAlcgonLgAAAAoAjgcAyA8AJHgHCgIAAAD/AI4'
-            b'HAOIPABByDQALAAAA/+D/BwDIDwASeAsH+P/////AjgcA5A8AGXgHCgEAAAANAgEAAOQPABB8CgsIAAAA/+Dz'
-            b'DwDIDwAQfAsHCQAAAP/k/wgAzA8AgXkKCgQAAAAAGx4MAGIPAAtyADH/AAAAANDzAwDiDwBFeQMAgAIAAAAAg'
-            b'AMA4g8AEngPCv//AAD/wI4HAOQPBhZ4DgoydwAA/wAAAADkDwAZeAf/CAAAAA8WAQAA5A8AEngNC///AAD/wI'
-            b'4HAOQPBBZ4FQsydwAA/wAAAADEDwASeBQH//8AAP/AjgcA5A8AGXgM/wgAAAANFgEAAOQPABl4B/8IAAAADhY'
-            b'BAADkDwAZeAr/CAAAABUWAQAA5A8AEngPD/8AAAD/wI4HAOQPABJ4DQ3/AAAA/8COBwDEDwASeA4O/wAAAP/A'
-            b'jgcA5A8AEngMDP//AAD/wI4HAOQPABJ4CxX/AAAA/8COBwDkDwASeAcH//8AAP/AjgcA5A8AEngKCv//AAD/w'
-            b'I4HAOQPABZ4DxQEdgAADwAAAADEDwAWeAwMBHYAAA0AAAAA5A8AFngHBwR2AAAOAAAAAOIPACR4HA8AAAEA/w'
-            b'COBwDiDwAWeAoKBHYAAAsAAAAA4g8AJHgeDAAAAQD/AI4HAOQPACR4HQcAAAEA/wCOBwDkDwAkeB8KAAABAP8'
-            b'AjgcAyg8Ah3MAARxAAAAADBAAAOIBAEeZKAAAAAAAAACAAwDqDwAhdAcxAACAPwAAAQAA4g8AIXIKLRwAAIAA'
-            b'AAEAAOIPACFyMP8wAAAAAAABAADkDwAIcwwABwAAAAAQAAAAYg8AIHIKCgoAAAAAAEEAAOIPACByMTEMAAAAA'
-            b'ABBAADiDwogcgwcDAAAAAAAQQAAxg8AI3IKMQoAAAAwAAEAAOIPACNyDC0xAAAADAABAADiDwBHeQwAAAAAAA'
-            b'AAgAMA7A8AJHQH/wAAgD//AI4HAOIPAAJyDAAcAAAAAA8AAADiDwAkcgr//wAAAP8AjgcAzg8AQXkDAAAAAAA'
-            b'AAIADAOoPAAtyAAf/AAAAANDzAwDiDwBFeQMA8AAAAAAAgAMA2A8AR5koAAAAAAAAAIADAOoPACF0CwcAAIA/'
-            b'AAABAADiDwAhcg0dDAAAAAABAQAA4g8AIXIK/woAAAAAAAEAAOQPAAhzFAALAAAAABAAAABiDwAgcg4NDQAAA'
-            b'AAAQQAA4g8AIHINFAcAAAAAAEEAAOIPAiByDx0UAAAAAABBAADGDwAjcgcNDgAAAAoAAQAA4g8EI3INDQwAAA'
-            b'APAAEAAOIPAEd5DAAAAAAAAACAAwDsDwAkdAv/AACAP/8AjgcA5A8AJHIH//8AAAD/AI4HAOQPACRyDf//AAA'
-            b'AHQCOBwDODwBBeQMAAAAAAAAAgAMA6g8AC3IAC/8AAAAA0PMDAOIPAEV5AwDwAAAAAACAAwDYDwBHmSgAAAAA'
-            b'AAAAgAMA6g8AIXQKCwAAgD8AAAEAAOIPACFyDB4NAAAAAAEBAADiDwAhcgf/BwAAAAAAAQAA5A8ACHMOAAoAA'
-            b'AAAEAAAAGIPACByDwwMAAAAAABBAADiDwAgcgwOCwAAAAAAQQAA4g8CIHIOHg4AAAAAAEEAAMYPACNyBwwPAA'
-            b'AABwABAADiDwQjcgwMDQAAAA4AAQAA4g8AR3kMAAAAAAAAAIADAOwPACR0Cv8AAIA//wCOBwDkDwAkcgf//wA'
-            b'AAP8AjgcA5A8AJHIM//8AAAAeAI4HAM4PAEF5AwAAAAAAAACAAwDqDwALcgAK/wAAAADQ8wMA2g8AR5koAAAA'
-            b'AAAAAIADAOoPACF0MQoAAIA/AAABAADiDwAhcgsfDAAAAAABAQAA4g8AIXIw/wcAAAAAAAEAAOQPAAhzDQAxA'
-            b'AAAABAAAABiDwAgcgsLCwAAAAAAQQAA4g8AIHItDQoAAAAAAEEAAOIPAiByBx8NAAAAAABBAADGDwAjcjAtCw'
-            b'AAADAAAQAA4g8EI3ItLQwAAAAHAAEAAOIPAEd5DAAAAAAAAACAAwDsDwA1dDH/AACAP/8BAAAA4g8AJHIw//8'
-            b'AAAD/AI4HAOQPACRyLf//AAAAHwCOBwDQDwBBeQIAAAAAAAAAgAMA6g8AEngKCIACAAD//I4HAOIPAEV5AgDA'
-            b'BgAAAACAAwDmDwAMcgAKLgAAAHBg8gMAyA8ADHIA/y8AAAAQYfIDANoPAIcTAAH/UAAAAAwQAADiAQAFGBYAA'
-            b'AAAAAD/AQAA5A8ABRgUAAAAAAAA/wEAAOIPAEcZlAAEAAAAAACAAwDsDwAkcgv//wAAAP8AjgcA4g8AuXoIAA'
-            b'CEAAAACgAAAOIPACVyCicuAAAACgCOBwDIDwAkeAcKAgAAAP8AjgcA5A8AJHgNAAEAAAALAo4HAMYPABJ4Cwf'
-            b'4/////8COBwDkDwAZeAcKAQAAAA0CAQAA5A8AEHwKCwgAAAD/4PMPAMgPABB8CwcJAAAA/+T/CADMDwCBeQoK'
-            b'BAAAAAAbHgwAYg8AC3IAMf8AAAAA0PMDAOIPAEV5AwCAAgAAAACAAwDiDwASeA8K//8AAP/AjgcA5A8GFngOC'
-            b'jJ3AAD/AAAAAOQPABl4B/8IAAAADxYBAADkDwAWeBULMncAAP8AAAAA5A8EEngNC///AAD/wI4HAMQPABJ4FA'
-            b'f//wAA/8COBwDkDwAZeAf/CAAAAA4WAQAA5A8AGXgK/wgAAAAVFgEAAOQPABl4DP8IAAAADRYBAADkDwASeA8'
-            b'P/wAAAP/AjgcA5A8AEngODv8AAAD/wI4HAMQPABJ4CxX/AAAA/8COBwDkDwASeAcH//8AAP/AjgcA5A8AEngK'
-            b'Cv//AAD/wI4HAOQPABJ4DQ3/AAAA/8COBwDkDwASeAwM//8AAP/AjgcA5A8AFngUFAR2AAAPAAAAAMQPABZ4B'
-            b'wcEdgAADgAAAADkDwAWeAoKBHYAAAsAAAAA4g8AJHgUFAAAAQD/AI4HAOIPABZ4DAwEdgAADQAAAADiDwAkeB'
-            b'UHAAABAP8AjgcA5A8AJHgXCgAAAQD/AI4HAOIPABl4FgwQAAAA/wYAAADKDwCHcwABFFAAAAAMEAAA4gEAR5k'
-            b'oAAAAAAAAAIADAOoPACF0BzEAAIA/AAABAADiDwAhcgotFAAAgAAAAQAA4g8AIXIw/zAAAAAAAAEAAOQPAAhz'
-            b'DAAHAAAAABAAAABiDwAgcgoKCgAAAAAAQQAA4g8AIHIxMQwAAAAAAEEAAOIPCiByDBQMAAAAAABBAADGDwAjc'
-            b'goxCgAAADAAAQAA4g8AI3IMLTEAAAAMAAEAAOIPAEd5DAAAAAAAAACAAwDsDwAkdAf/AACAP/8AjgcA5A8AJH'
-            b'IK//8AAAD/AI4HAOQPACRyDP//AAAAFACOBwDODwBBeQMAAAAAAAAAgAMA6g8AC3IAB/8AAAAA0PMDAOIPAEV'
-            b'5AwDwAAAAAACAAwDYDwBHmSgAAAAAAAAAgAMA6g8AIXQLBwAAgD8AAAEAAOIPACFyDRUMAAAAAAEBAADiDwAh'
-            b'cgr/CgAAAAAAAQAA5A8ACHMwAAsAAAAAEAAAAGIPACByDg0NAAAAAABBAADiDwAgcg0wBwAAAAAAQQAA4g8CI'
-            b'HIPFTAAAAAAAEEAAMYPACNyBw0OAAAACgABAADiDwQjcg0NDAAAAA8AAQAA4g8AR3kMAAAAAAAAAIADAOwPAC'
-            b'R0C/8AAIA//wCOBwDiDwACcgcA/wAAAAAPAAAA4g8AJHIN//8AAAAVAI4HAM4PAEF5AwAAAAAAAACAAwDqDwA'
-            b'LcgAL/wAAAADQ8wMA4g8ARXkDAPAAAAAAAIADANgPAEeZKAAAAAAAAACAAwDqDwAhdAoLAACAPwAAAQAA4g8A'
-            b'IXIMFg0AAAAAAQEAAOIPACFyB/8HAAAAAAABAADkDwAIcw4ACgAAAAAQAAAAYg8AIHIPDAwAAAAAAEEAAOIPA'
-            b'CByDA4LAAAAAABBAADiDwIgcg4WDgAAAAAAQQAAxg8AI3IHDA8AAAAHAAEAAOIPBCNyDAwNAAAADgABAADiDw'
-            b'BHeQwAAAAAAAAAgAMA7A8AJHQK/wAAgD//AI4HAOQPACRyB///AAAA/wCOBwDkDwAkcgz//wAAABYAjgcAzg8'
-            b'AQXkDAAAAAAAAAIADAOoPAAtyAAr/AAAAANDzAwDaDwBHmSgAAAAAAAAAgAMA6g8AIXQxCgAAgD8AAAEAAOIP'
-            b'ACFyCxcMAAAAAAEBAADiDwAhcjD/BwAAAAAAAQAA5A8ACHMNADEAAAAAEAAAAGIPACByCwsLAAAAAABBAADiD'
-            b'wAgci0NCgAAAAAAQQAA4g8CIHIHFw0AAAAAAEEAAMYPACNyMC0LAAAAMAABAADiDwQjci0tDAAAAAcAAQAA4g'
-            b'8AR3kMAAAAAAAAAIADAOwPACR0Mf8AAIA//wCOBwDiDwACci0AFwAAAAAPAAAA4g8AJHIw//8AAAD/AI4HAM4'
-            b'PAEF5AgAAAAAAAACAAwDqDwASeAgIAAMAAP/8jgcA4g8ARXkCAMAGAAAAAIADAOYPAAxyAAguAAAAcGDyAwDI'
-            b'DwAMcgD/LwAAABBh8gMA2g8AhxMAAf9gAAAADBAAAOIBAAUYDgAAAAAAAP8BAADkDwAFGAwAAAAAAAD/AQAA4'
-            b'g8ARxmUAAQAAAAAAIADAOwPACRyCf//AAAA/wCOBwDiDwC5eggAAIQAAAAKAAAA4g8AJXIIJy4AAAAIAI4HAM'
-            b'gPACR4BwgCAAAA/wCOBwDkDwAkeAsAAQAAAAkCjgcAxg8AEngJB/j/////wI4HAOQPABl4BwgBAAAACwIBAAD'
-            b'kDwAQfAgJCAAAAP/g8w8AyA8AEHwJBwkAAAD/5P8IAMwPAIF5CAgEAAAAABseDABiDwALcgAx/wAAAADQ8wMA'
-            b'4g8ARXkDAIACAAAAAIADAOIPABJ4DQj//wAA/8COBwDkDwYWeAwIMncAAP8AAAAA5A8AGXgH/wgAAAANFgEAA'
-            b'OQPABJ4Cwn//wAA/8COBwDkDwQWeA8JMncAAP8AAAAAxA8AEngOB///AAD/wI4HAOQPABl4Cv8IAAAACxYBAA'
-            b'DkDwAZeAf/CAAAAAwWAQAA5A8AGXgI/wgAAAAPFgEAAOQPABJ4DQ3/AAAA/8COBwDkDwASeAsL/wAAAP/Ajgc'
-            b'AxA8AEngMDP8AAAD/wI4HAOQPABJ4Cgr//wAA/8COBwDkDwASeAcH//8AAP/AjgcA5A8AEngJD/8AAAD/wI4H'
-            b'AOQPABJ4CAj//wAA/8COBwDkDwAWeA0OBHYAAA0AAAAAxA8AFngKCgR2AAALAAAAAOQPABZ4BwcEdgAADAAAA'
-            b'ADiDwAkeAwNAAABAP8AjgcA4g8AFngICAR2AAAJAAAAAOIPACR4DgoAAAEA/wCOBwDkDwAkeA0HAAABAP8Ajg'
-            b'cA4g8AGXgPCBAAAAD/BgAAAMoPAIdzAAEMYAAAAAwQAADiAQBHmSgAAAAAAAAAgAMA6g8AIXQHMQAAgD8AAAE'
-            b'AAOIPACFyCC0MAACAAAABAADiDwAhcjD/MAAAAAAAAQAA5A8ACHMKAAcAAAAAEAAAAGIPACByCAgIAAAAAABB'
-            b'AADiDwAgcjExCgAAAAAAQQAA4g8KIHIKDAoAAAAAAEEAAMYPACNyCDEIAAAAMAABAADiDwAjcgotMQAAAAoAA'
-            b'QAA4g8AR3kMAAAAAAAAAIADAOwPACR0B/8AAIA//wCOBwDkDwAkcgj//wAAAP8AjgcA5A8AJHIK//8AAAAMAI'
-            b'4HAM4PAEF5AwAAAAAAAACAAwDqDwALcgAH/wAAAADQ8wMA4g8ARXkDAPAAAAAAAIADANgPAEeZKAAAAAAAAAC'
-            b'AAwDqDwAhdAkHAACAPwAAAQAA4g8AIXILDQoAAAAAAQEAAOIPACFyCP8IAAAAAAABAADkDwAIczYACQAAAAAQ'
-            b'AAAAYg8AIHIwCwsAAAAAAEEAAOIPACByCzYHAAAAAABBAADiDwIgci0NNgAAAAAAQQAAxg8AI3IHCzAAAAAIA'
-            b'AEAAOIPBCNyCwsKAAAALQABAADiDwBHeQwAAAAAAAAAgAMA7A8AJHQJ/wAAgD//AI4HAOQPACRyB///AAAA/w'
-            b'COBwDkDwAkcgv//wAAAA0AjgcAzg8AQXkDAAAAAAAAAIADAOoPAAtyAAn/AAAAANDzAwDiDwBFeQMA8AAAAAA'
-            b'AgAMA2A8AR5koAAAAAAAAAIADAOoPACF0CAkAAIA/AAABAADiDwAhcgoOCwAAAAABAQAA4g8AIXIH/wcAAAAA'
-            b'AAEAAOQPAAhzMAAIAAAAABAAAABiDwAgci0KCgAAAAAAQQAA4g8AIHIKMAkAAAAAAEEAAOIPAiByMA4wAAAAA'
-            b'ABBAADGDwAjcgcKLQAAAAcAAQAA4g8EI3IKCgsAAAAwAAEAAOIPAEd5DAAAAAAAAACAAwDsDwA1dAj/AACAP/'
-            b'8BAAAA4g8AJHIH//8AAAD/AI4HAOQPACRyCv//AAAADgCOBwDQDwBBeQMAAAAAAAAAgAMA6g8AC3IACP8AAAA'
-            b'A0PMDANoPAEeZKAAAAAAAAACAAwDqDwAhdDEIAACAPwAAAQAA4g8AIXIJDwoAAAAAAQEAAOIPACFyMP8HAAAA'
-            b'AAABAADkDwAIcwsAMQAAAAAQAAAAYg8AIHIJCQkAAAAAAEEAAOIPACByLQsIAAAAAABBAADiDwIgcgcPCwAAA'
-            b'AAAQQAAxg8AI3IwLQkAAAAwAAEAAOIPBCNyLS0KAAAABwABAADiDwBHeQwAAAAAAAAAgAMA7A8AJHQx/wAAgD'
-            b'//AI4HAOQPACRyMP//AAAA/wCOBwDkDwAkci3//wAAAA8AjgcAzg8AQXkCAAAAAAAAAIADAOoPAAxyACouAAA'
-            b'AcGDyAwDIDwAMcgD/LwAAABBh8gMA2g8AhxMAAf9wAAAADBAAAOIBAAUYCgAAAAAAAP8BAADkDwAFGAgAAAAA'
-            b'AAD/AQAA4g8ARxkQACQAAAAAAIADAOwPAAJyCQD/AAAAAA8AAADiDwAkcgj//wAAACoAjgcA4g8AuXoIAACEA'
-            b'AAACgAAAMYPACVyLicuAAAACACOBwDIDwAkeAguAgAAAP8AjgcA5A8AJHgHAAEAAAAvAo4HAMYPABJ4CAj4//'
-            b'///8COBwDkDwAZeC4uAQAAAAcCAQAA5A8AEHwICAgAAAD/4PMPAMgPABB8CS4JAAAA/+T/CADMDwCBeQgIBAA'
-            b'AAAAbHgwAYg8AC3IAMf8AAAAA0PMDAOIPAEV5AgCAAgAAAACAAwDiDwASeC8I//8AAP/AjgcA5A8GEngLCf//'
-            b'AAD/wI4HAOQPBBl4B/8IAAAALxYBAADkDwAWeC4IMncAAP8AAAAA5A8AFngzCTJ3AAD/AAAAAMQPABl4Cv8IA'
-            b'AAACxYBAADkDwASeDYH//8AAP/AjgcA5A8AGXgH/wgAAAAuFgEAAOQPABl4CP8IAAAAMxYBAADkDwASeAsL/w'
-            b'AAAP/AjgcA5A8AEngKCv//AAD/wI4HAMQPABJ4Ly//AAAA/8COBwDkDwASeC4u/wAAAP/AjgcA5A8AEngJM/8'
-            b'AAAD/wI4HAOQPABJ4Bwf//wAA/8COBwDkDwASeAgI//8AAP/AjgcA5A8AFngKCgR2AAALAAAAAMQPABZ4LzYE'
-            b'dgAALwAAAADkDwAWeAcHBHYAAC4AAAAA4g8AJHgKCgAAAQD/AI4HAOIPABZ4CwgEdgAACQAAAADiDwAkeAgvA'
-            b'AABAP8AjgcA5A8AJHgJBwAAAQD/AI4HAOQPACR4CwsAAAEA/wCOBwDKDwCHcwABCHAAAAAMEAAA4gEAR5koAA'
-            b'AAAAAAAIADAOoPACF0LjEAAIA/AAABAADiDwAhcgctCAAAgAAAAQAA4g8AIXIz/zAAAAAAAAEAAOQPAAhzLwA'
-            b'uAAAAABAAAABiDwAgcgcHBwAAAAAAQQAA4g8AIHI2MS8AAAAAAEEAAOIPCiByMAgvAAAAAABBAADGDwAjci82'
-            b'BwAAADMAAQAA4g8AI3IwLTYAAAAwAAEAAOIPAEd5DAAAAAAAAACAAwDsDwA1dC7/AACAP/8BAAAA4g8AJHIv/'
-            b'/8AAAD/AI4HAOQPACRyMP//AAAACACOBwDQDwBBeQIAAAAAAAAAgAMA6g8AC3IALv8AAAAA0PMDAOIPAEV5Ag'
-            b'DwAAAAAACAAwDYDwBHmSgAAAAAAAAAgAMA6g8AIXQHLgAAgD8AAAEAAOIPACFyLQkwAAAAAAEBAADiDwAhcjb'
-            b'/LwAAAAAAAQAA5A8ACHMzAAcAAAAAEAAAAGIPACByMS0tAAAAAABBAADiDwAgci8zLgAAAAAAQQAA4g8CIHIt'
-            b'CTMAAAAAAEEAAMYPACNyLi8xAAAANgABAADiDwQjci8vMAAAAC0AAQAA4g8AR3kMAAAAAAAAAIADAOwPACR0B'
-            b'/8AAIA//wCOBwDkDwAkci7//wAAAP8AjgcA5A8AJHIv//8AAAAJAI4HAM4PAEF5AgAAAAAAAACAAwDqDwALcg'
-            b'AH/wAAAADQ8wMA4g8ARXkCAPAAAAAAAIADANgPAEeZKAAAAAAAAACAAwDqDwAhdC0HAACAPwAAAQAA4g8AIXI'
-            b'wCi8AAAAAAQEAAOIPACFyMf8uAAAAAAABAADkDwAIczYALQAAAAAQAAAAYg8AIHIzMDAAAAAAAEEAAOIPACBy'
-            b'LjYHAAAAAABBAADiDwIgcjAKNgAAAAAAQQAAxg8AI3IHLjMAAAAxAAEAAOIPBCNyLi4vAAAAMAABAADiDwBHe'
-            b'QwAAAAAAAAAgAMA7A8AJHQt/wAAgD//AI4HAOIPAAJyBwD/AAAAAA8AAADiDwAkci7//wAAAAoAjgcAzg8AQX'
-            b'kCAAAAAAAAAIADAOoPAAtyAC3/AAAAANDzAwDaDwBHmSgAAAAAAAAAgAMA6g8AIXQxLQAAgD8AAAEAAOIPACF'
-            b'yLwsuAAAAAAEBAADiDwAhcjD/BwAAAAAAAQAA5A8ACHM2ADEAAAAAEAAAAGIPACByLy8vAAAAAABBAADiDwAg'
-            b'ci02LQAAAAAAQQAA4g8CIHIHCzYAAAAAAEEAAMYPACNyMC0vAAAAMAABAADiDwQjci0tLgAAAAcAAQAA4g8AR'
-            b'3mEABwAAAAAAIADAOwPACR0Mf8AAIA//wCOBwDkDwAkcjD//wAAAP8AjgcA5A8AJHIt//8AAAALAI4HAOIPAE'
-            b'd5dAAcAAAAAACAAwDsDwAkeAQ0AgAAAP8AjgcA4g8EuXoIAACEAAAACgAAAOIPABl4BzQBAAAABwIBAADGDwA'
-            b'SeAQE+P/////AjgcAyA8AEHwEBAgAAAD/4PMPAMgPABB8BQcJAAAA/+T/CADMDwCBeQQEBAAAAAAbHgwAog4A'
-            b'EngGCIAAAAD//I4HAOIPACRyB///AAAA/wCOBwDIDwAlcgYnLgAAAAYAjgcAyA8AJHgHAAEAAAAHAo4HAOIPA'
-            b'Bl4CQYBAAAA/wYAAADIDwASeAkJ+P/////AjgcA5A8AGXgHBgEAAAAHAgEAAOQPABB8EAkIAAAA/+DzDwDIDw'
-            b'AQfBEHCQAAAP/k/wgAzA8AgXkQEAQAAAAAGx4MAOIOABJ4BggAAQAA//yOBwDiDwAkcgf//wAAAP8AjgcAyA8'
-            b'AJXIGJy4AAAAGAI4HAMgPACR4CQYCAAAA/wCOBwDkDwAkeAcAAQAAAAcCjgcAxg8AEngJCfj/////wI4HAOQP'
-            b'ABl4BwYBAAAABwIBAADkDwAQfBYJCAAAAP/g8w8AyA8AEHwXBwkAAAD/5P8IAMwPAIF5FhYEAAAAABseDAAiD'
-            b'wASeAYIgAEAAP/8jgcA4g8AJHIH//8AAAD/AI4HAMgPACVyBicuAAAABgCOBwDIDwAkeAkGAgAAAP8AjgcA4g'
-            b'8AEHIHAAcAAAD/4P8HAMgPABJ4CQn4/////8COBwDkDwAZeAcGAQAAAAcCAQAA5A8AEHwUCQgAAAD/4PMPAMg'
-            b'PABB8FQcJAAAA/+T/CADMDwCBeRQUBAAAAAAbHgwAYg8AEngGCAACAAD//I4HAOIPACRyB///AAAA/wCOBwDI'
-            b'DwAlcgYnLgAAAAYAjgcAyA8AJHgJBgIAAAD/AI4HAOQPACR4BwABAAAABwKOBwDGDwASeAkJ+P/////AjgcA5'
-            b'A8AGXgHBgEAAAAHAgEAAOQPABB8DgkIAAAA/+DzDwDIDwAQfA8HCQAAAP/k/wgAzA8AgXkODgQAAAAAGx4MAG'
-            b'IPABJ4BgiAAgAA//yOBwDiDwAkcgf//wAAAP8AjgcAyA8AJXIGJy4AAAAGAI4HAMgPACR4CQYCAAAA/wCOBwD'
-            b'kDwAkeAcAAQAAAAcCjgcAxg8AEngJCfj/////wI4HAOQPABl4BwYBAAAABwIBAADkDwAQfAoJCAAAAP/g8w8A'
-            b'yA8AEHwLBwkAAAD/5P8IAMwPAIF5CgoEAAAAABseDABiDwA1dAn/AAAAAP8BAAAA4g8AEngICAADAAD//I4HA'
-            b'M4PACVyCCcuAAAACACOBwDIDwAkeAYIAgAAAP8AjgcA5A8AJHgHAAEAAAAJAo4HAMYPABJ4Bgb4/////8COBw'
-            b'DkDwAZeAcIAQAAAAcCAQAA5A8AEHwMBggAAAD/4PMPAOIPACRyBv//AAAAKgCOBwDGDwAQfA0HCQAAAP/k/wg'
-            b'A4g8AJHIH//8AAAD/AI4HAOQPACVyLicuAAAABgCOBwDGDwCBeQwMBAAAAAAbHgwAYg8AJHgJAAEAAAAvAo4H'
-            b'AOQPACR4Ei4CAAAA/wCOBwDGDwAZeC4uAQAAAAkCAQAA5A8AEngSEvj/////wI4HAOQPABJ4BgT//wAA/8COB'
-            b'wDITwAZeAf/CAAAAAYWAQAA5A8AEngIBv8AAAD/wI4HAOQPABJ4Bwf//wAA/8COBwDkDwASeAYF//8AAP/Ajg'
-            b'cA5A8AFngEBDJ3AAD/AAAAAOQPABZ4EwcEdgAACAAAAADEDwAZeAf/CAAAAAYWAQAA5A8AFngJBTJ3AAD/AAA'
-            b'AAOQPABl4Bf8IAAAABBYBAADkDwASeAYG/wAAAP/AjgcA5A8AEngIBP8AAAD/wI4HAOQPABJ4Bwf//wAA/8CO'
-            b'BwDEDwACcgQACQAAAAAPAAAA5A8AEngFBf//AAD/wI4HAOQPABZ4CQcEdgAABgAAAADkDwAZeAb/CAAAAAQWA'
-            b'QAA5A8AFngFBQR2AAAIAAAAAOQPABB8CBIIAAAA/+DzDwDEDwASeBIG//8AAP/AjgcA4g8AJHgGCQAAAQD/AI'
-            b'4HAOIPABB8CS4JAAAA/+T/CADiDwAkeAUFAAABAP8AjgcA4g8AEngHBP8AAAD/wI4HAOIPACR4BBMAAAEA/wC'
-            b'OBwDGDwCBeQgIBAAAAAAbHgwAog4AIHgTBQAAAD8AAEEAAOIPABZ4BxIEdgAABwAAAADiDwAgeBgGq6qqPgAA'
-            b'QQAA4g8AIXISBAUAAIAAAAEAAOIPBCN4EwQAAAA/EwABAADkDwAkeDIHAAABAP8AjgcA5A8AIHIHEhIAAAAAA'
-            b'EEAAOIPACN4GROrqio/GAABAADiDwAhchMGEwAAAAABAQAA4g8AIHgYMgAAgD4AAEEAAOIPACN4EgcAAAA//w'
-            b'ABAADEDwAgchMTEwAAAAAAQQAA4g8AEngaEP//AAD/wI4HAOKPACN4BxkAAEA/GAABAADiDwAhchkyGQAAAAA'
-            b'BAQAA4g8AI3gSE6uqKj8SAAEAAOIPABl4E/8IAAAAGhYBAADkDwAgchkZGQAAAAAAQQAA4g8AIXIS/xIAAAAA'
-            b'AAEAAOIPABZ4GBAydwAA/wAAAADkDwASeBoa/wAAAP/AjgcAxA8AEngTE///AAD/wI4HAOIPACN4GRkAAEA/E'
-            b'gABAADiDwAkchL//wAAABgAjgcA4g8AEngQEf//AAD/wI4HAOQPABZ4GhMEdgAAGgAAAADkDwAWeBwRMncAAP'
-            b'8AAAAA5A8AGXgT/wgAAAAQFgEAAOQPABJ4GBD/AAAA/8COBwDiDwAkeBAaAAABAP8AjgcA4g8AGXgR/wgAAAA'
-            b'SFgEAAMQPABJ4ExP//wAA/8COBwDkDwASeBoS/wAAAP/AjgcA4g8AIHgSEM3MTD4AAEEAAOIPABJ4GxH//wAA'
-            b'/8COBwDkDwACchEAHAAAAAAPAAAA5A8AFngYEwR2AAAYAAAAAOQPABZ4HBsEdgAAGgAAAADiDwAjeBoHzcxMP'
-            b'xIAAQAA4g8EIXIHBxAAAIAAAAEAAOIPABl4E/8IAAAAERYBAADiDwAkeBIYAAABAP8AjgcA4g8AEngbEf8AAA'
-            b'D/wI4HAOIPACByGAcHAAAAAABBAADiDwAkeBEcAAABAP8AjgcAxA8AIXIH/xkAAAAAAAEAAOIPABJ4HBP//wA'
-            b'A/8COBwDiDwAgeBMRq6oqPgAAQQAA4g8AIXIZGhEAAIAAAAEAAOIPACN4BxjNzEw/BwABAADiDwAWeBwcBHYA'
-            b'ABsAAAAA4g8AI3gbGlZVVT8TAAEAAOIPACByGBkZAAAAAABBAADiDwAhcgf/BwAAAAAAAQAA4g8AIHgaEiVJE'
-            b'j4AAEEAAOIPACR4ExwAAAEA/wCOBwDEDwAhchkbEgAAgAAAAQAA4g8EI3gHGFZVVT8HAAEAAOIPACN4Ghu4bV'
-            b's/GgABAADiDwAgeBsTAAAAPgAAQQAA4g8AIHIZGRkAAAAAAEEAAOIPACFyGP8HAAAAAAABAADiDwASeBwW//8'
-            b'AAP/AjgcA4g8BI3gHGgAAYD8bAAEAAOIPBCFyGhoTAACAAAABAADiDwAjeBgZuG1bPxgAAQAA4g8AGXgb/wgA'
-            b'AAAcFgEAAMQPACByGRoaAAAAAABBAADiDwAhchj/GAAAAAAAAQAA4g8AFngdFjJ3AAD/AAAAAOQPABJ4HBz/A'
-            b'AAA/8COBwDkDwASeBsb//8AAP/AjgcA5A8AEngaF///AAD/wI4HAOIPACN4FhkAAGA/GAABAADiDwAkchn//w'
-            b'AAAB0AjgcA4g8AFngcGwR2AAAcAAAAAMQPABl4GP8IAAAAGhYBAADkDwAWeB0XMncAAP8AAAAA5A8AEngaGv8'
-            b'AAAD/wI4HAOQPABl4F/8IAAAAGRYBAADkDwASeBsY//8AAP/AjgcA4g8AJHgYHAAAAQD/AI4HAOIPABJ4GRn/'
-            b'AAAA/8COBwDEDwASeBwX//8AAP/AjgcA5A8AFngfGwR2AAAaAAAAAOIPACB4Ghg5juM9AABBAADiDwAkchf//'
-            b'wAAAB0AjgcA4g8AFngZHAR2AAAZAAAAAOQPACN4HAc5jmM/GgABAADiDwQhcgcHGAAAgAAAAQAA4g8AGXgb/w'
-            b'gAAAAXFgEAAOIPACFyFv8WAAAAAAABAADiDwAZeBkZEAAAAP8GAAAA4g8AIHIHBwcAAAAAAEEAAOIPABJ4HRf'
-            b'/AAAA/8COBwDEDwASeB4b//8AAP/AjgcA4g8AIHgXGc3MzD0AAEEAAOIPACFyGxwZAACAAAABAADiDwAjeAcH'
-            b'OY5jPxYAAQAA4g8AJHgaHwAAAQD/AI4HAOIPABZ4HR4EdgAAHQAAAADiDwAjeBccZ2ZmPxcAAQAA4g8AIHIWG'
-            b'xsAAAAAAEEAAOIPACFyB/8HAAAAAAABAADiDwAgeBwajC66PQAAQQAA4g8AJHgbHQAAAQD/AI4HAMQPACFyHR'
-            b'caAACAAAABAADiDwQjeAcWZ2ZmPwcAAQAA4g8AI3gcFy+6aD8cAAEAAOIPACB4Fxurqqo9AABBAADiDwAgch0'
-            b'dHQAAAAAAQQAA4g8AIXIW/wcAAAAAAAEAAOIPABJ4HhT//wAA/8COBwDiDwIjeAccq6pqPxcAAQAA4g8EIXIc'
-            b'HBsAAIAAAAEAAOIPACN4Fh0vumg/FgABAADiDwAZeB3/CAAAAB4WAQAAxA8AIHIXHBwAAAAAAEEAAOIPACFyF'
-            b'v8WAAAAAAABAADiDwAWeB8UMncAAP8AAAAA5A8AEngeHv8AAAD/wI4HAOIPACN4FBerqmo/FgABAADiDwASeB'
-            b'0d//8AAP/AjgcA4g8AJHIW//8AAAAfAI4HAOIPABJ4HBX//wAA/8COBwDkDwAWeB0dBHYAAB4AAAAAxA8AFng'
-            b'fFTJ3AAD/AAAAAOQPABl4Ff8IAAAAFhYBAADiDwAkeCAdAAABAP8AjgcA4g8AGXgX/wgAAAAcFgEAAOQPABJ4'
-            b'HhX//wAA/8COBwDiDwAkchX//wAAAB8AjgcA4g8AEngcHP8AAAD/wI4HAOQPABJ4Fxf//wAA/8COBwDEDwASe'
-            b'B0W/wAAAP/AjgcA4g8AIHgWINmJnT0AAEEAAOIPABZ4IhcEdgAAHAAAAADkDwAWeB0eBHYAAB0AAAAA4g8AI3'
-            b'gWB8ZObD8WAAEAAOIPBBl4F/8IAAAAFRYBAADiDwAhcgcHIAAAgAAAAQAA4g8AEngcFf8AAAD/wI4HAOIPACR'
-            b'4IR0AAAEA/wCOBwDiDwASeBcX//8AAP/AjgcA4g8AIHIHBwcAAAAAAEEAAOIPACFyFP8UAAAAAAABAADiDwAg'
-            b'eBUhJUmSPQAAQQAA4g8AFngcFwR2AAAcAAAAAOIPACFyFxYhAACAAAABAADiDwAjeAcHxk5sPxQAAQAA4g8AG'
-            b'XgiIhAAAAD/BgAAAOIPACN4FRbctm0/FQABAADiDwAgchQXFwAAAAAAQQAA4g8AIXIH/wcAAAAAAAEAAOIPAC'
-            b'R4IxwAAAEA/wCOBwDEDwAgeBYiiYiIPQAAQQAA4g8AIXIXFSIAAIAAAAEAAOIPBCN4BxTctm0/BwABAADkDwA'
-            b'jeBYV8O5uPxYAAQAA4g8AIHgVIwAAgD0AAEEAAOIPACByFxcXAAAAAABBAADiDwAhchT/BwAAAAAAAQAA4g8A'
-            b'EngcDv//AAD/wI4HAOIPACN4BxYAAHA/FQABAADiDwQhchYWIwAAgAAAAQAA4g8AI3gUF/Dubj8UAAEAAOIPA'
-            b'Bl4F/8IAAAAHBYBAADEDwAgchUWFgAAAAAAQQAA4g8AIXIU/xQAAAAAAAEAAOIPABZ4HQ4ydwAA/wAAAADkDw'
-            b'ASeBwc/wAAAP/AjgcA4g8AI3gOFQAAcD8UAAEAAOIPABJ4Fxf//wAA/8COBwDiDwAkchT//wAAAB0AjgcA4g8'
-            b'AEngWD///AAD/wI4HAOQPABZ4HBcEdgAAHAAAAADEDwAWeB0PMncAAP8AAAAA5A8AGXgP/wgAAAAUFgEAAOIP'
-            b'ACR4HBwAAAEA/wCOBwDiDwAZeBX/CAAAABYWAQAA5A8AEnguD///AAD/wI4HAOIPACRyD///AAAAHQCOBwDiD'
-            b'wASeBYW/wAAAP/AjgcA5A8AEngVFf//AAD/wI4HAMQPABJ4FxT/AAAA/8COBwDiDwAgeBQc8fBwPQAAQQAA4g'
-            b'8AFngeFQR2AAAWAAAAAOQPABZ4Fy4EdgAAFwAAAADiDwAjeBQH8fBwPxQAAQAA4g8EGXgV/wgAAAAPFgEAAOI'
-            b'PACFyBwccAACAAAABAADiDwASeBYP/wAAAP/AjgcA4g8AJHgdFwAAAQD/AI4HAOIPABJ4FRX//wAA/8COBwDi'
-            b'DwAgcgcHBwAAAAAAQQAA4g8AIXIO/w4AAAAAAAEAAOIPACB4Dx05jmM9AABBAADiDwAWeBYVBHYAABYAAAAA4'
-            b'g8AIXIVFB0AAIAAAAEAAOIPACN4Bwfx8HA/DgABAADiDwAkeB4eAAABAP8AjgcAxA8AI3gPFB3HcT8PAAEAAO'
-            b'IPACByDhUVAAAAAABBAADiDwAhcgf/BwAAAAAAAQAA4g8AIHgUHjaUVz0AAEEAAOIPABl4HxYQAAAA/wYAAAD'
-            b'iDwAhchUPHgAAgAAAAQAA4g8EI3gHDh3HcT8HAAEAAOIPACN4FA+9hnI/FAABAADkDwAgeA8fzcxMPQAAQQAA'
-            b'4g8AIHIVFRUAAAAAAEEAAOIPACFyDv8HAAAAAAABAADiDwASeBYK//8AAP/AjgcA4g8AI3gHFDMzcz8PAAEAA'
-            b'OIPBCFyFBQfAACAAAABAADiDwAjeA4VvYZyPw4AAQAA4g8AGXgV/wgAAAAWFgEAAMQPACByDxQUAAAAAABBAA'
-            b'DiDwAhcg7/DgAAAAAAAQAA4g8AFngtCjJ3AAD/AAAAAOQPABJ4Fhb/AAAA/8COBwDkDwASeBUV//8AAP/Ajgc'
-            b'A4g8AI3gKDzMzcz8OAAEAAOIPABJ4FAv//wAA/8COBwDiDwAkcg7//wAAAC0AjgcA4g8AFngXFQR2AAAWAAAA'
-            b'AMQPABl4D/8IAAAAFBYBAADkDwAWeC0LMncAAP8AAAAA5A8AEngVFP8AAAD/wI4HAOIPACR4FBcAAAEA/wCOB'
-            b'wDiDwAZeAv/CAAAAA4WAQAA5A8AEngWD///AAD/wI4HAOQPABJ4Dw7/AAAA/8COBwDiDwAgeA4UMQxDPQAAQQ'
-            b'AA4g8AEnguC///AAD/wI4HAOIPACRyC///AAAALQCOBwDiDwAWeBYWBHYAABUAAAAA4g8AI3gOBz3Pcz8OAAE'
-            b'AAOIPBBZ4FS4EdgAADwAAAADiDwAhcgcHFAAAgAAAAQAA4g8AGXgP/wgAAAALFgEAAOIPACFyCv8KAAAAAAAB'
-            b'AADEDwAkeBUVAAABAP8AjgcA5A8AIHIHBwcAAAAAAEEAAOIPABJ4Fwv/AAAA/8COBwDkDwASeC4P//8AAP/Aj'
-            b'gcA4g8AIHgLFYwuOj0AAEEAAOIPACFyDw4VAACAAAABAADiDwAjeAcHPc9zPwoAAQAA4g8AJHgWFgAAAQD/AI'
-            b'4HAOIPABZ4Fy4EdgAAFwAAAADiDwAjeAsOGF10PwsAAQAA4g8AIHIKDw8AAAAAAEEAAOIPACFyB/8HAAAAAAA'
-            b'BAADiDwAgeA4WQxYyPQAAQQAA4g8AJHgXFwAAAQD/AI4HAMQPACFyDwsWAACAAAABAADiDwQjeAcKGF10PwcA'
-            b'AQAA4g8AI3gOC5zedD8OAAEAAOIPACB4Cxerqio9AABBAADiDwAgcg8PDwAAAAAAQQAA4g8AIXIK/wcAAAAAA'
-            b'AEAAOQPACN4Bw5WVXU/CwABAADiDwQhcg4OFwAAgAAAAQAA4g8AI3gKD5zedD8KAAEAAOIPABJ4LQz//wAA/8'
-            b'COBwDEDwAWeA8MMncAAP8AAAAA4g8AIHILDg4AAAAAAEEAAOIPACFyCv8KAAAAAAABAADiDwAZeAz/CAAAAC0'
-            b'WAQAA5A8AEngODf//AAD/wI4HAOIPACN4CgtWVXU/CgABAADiDwASeC0t/wAAAP/AjgcA5A8AEnguDP//AAD/'
-            b'wI4HAOQPAAJyCwAPAAAAAA8AAADEDwAZeAz/CAAAAA4WAQAA5A8AEngPDv8AAAD/wI4HAOQPABZ4LS4EdgAAL'
-            b'QAAAADkDwAZeA7/CAAAAAsWAQAA5A8AEnguDP//AAD/wI4HAOIPACR4DC0AAAEA/wCOBwDiDwASeC8L/wAAAP'
-            b'/AjgcAxA8AEngODv//AAD/wI4HAOQPABZ4MA0ydwAA/wAAAADkDwAWeC0uBHYAAA8AAAAA5A8AFngNDgR2AAA'
-            b'vAAAAAOIPACRyD///AAAAMACOBwDkDwAgeA4MCtcjPQAAQQAA4g8AIXILBwwAAIAAAAEAAMYPACN4LgePwnU/'
-            b'DgABAADiDwAZeAf/CAAAAA8WAQAA4g8AJHgNDQAAAQD/AI4HAOQPACByCwsLAAAAAABBAADiDwAhcgr/CgAAA'
-            b'AAAAQAA4g8AEngwB///AAD/wI4HAOIPACB4Bw3ZiR09AABBAADiDwASeA8P/wAAAP/AjgcA4g8AI3gKC4/CdT'
-            b'8KAAEAAOIPACR4Di0AAAEA/wCOBwDEDwAhcgsuDQAAgAAAAQAA4g8AFngPMAR2AAAPAAAAAOIPACN4LS5jJ3Y'
-            b'/BwABAADiDwAWeAcIMncAAP8AAAAA4k8AIHguDia0Fz0AAEEAAOIPACByCwsLAAAAAABBAADiDwAhcgr/CgAA'
-            b'AAAAAQAA4g8AEngICP//AAD/wI4HAOIPACR4Dw8AAAEA/wCOBwDkDwAjeC4tvoR2Py4AAQAA4g8AI3gKC2Mnd'
-            b'j8KAAEAAOIPACFyLS0OAACAAAABAADiDwAZeC//CAAAAAgWAQAA4g8AIHgLDyVJEj0AAEEAAOIPABJ4CAj/AA'
-            b'AA/8COBwDiDwAgci0tLQAAAAAAQQAA4g8AIXIK/woAAAAAAAEAAOIPABJ4Ly///wAA/8COBwDiDwAjeAsubtt'
-            b'2PwsAAQAA4g8EIXIuLg8AAIAAAAEAAOIPACN4Ci2+hHY/CgABAADiDwAWeAgvBHYAAAgAAAAAxA8AGXgv/wgA'
-            b'AAAHFgEAAOIPACByLS4uAAAAAABBAADiDwAhcgr/CgAAAAAAAQAA4g8AJHgICAAAAQD/AI4HAOIPABJ4Lgf/A'
-            b'AAA/8COBwDkDwASeC8v//8AAP/AjgcA4g8AI3gtLW7bdj8KAAEAAOIPABJ4Bwn//wAA/8COBwDiDwAgeAoIyz'
-            b'0NPQAAQQAA4g8AFngvLwR2AAAuAAAAAMQPABZ4MwkydwAA/wAAAADiDwAjeAoLIyx3PwoAAQAA4g8EGXgu/wg'
-            b'AAAAHFgEAAOIPACFyCwsIAACAAAABAADiDwAZeAkvEAAAAP8GAAAA4g8AIXIt/y0AAAAAAAEAAOIPABJ4MS7/'
-            b'/wAA/8COBwDiDwAgci4LCwAAAAAAQQAA4g8AEngwB/8AAAD/wI4HAOIPACRyL///AAAAMwCOBwDkDwAgeAcJi'
-            b'YgIPQAAQQAA4g8AI3gtLiMsdz8tAAEAAOIPABZ4MDEEdgAAMAAAAADEDwAZeC7/CAAAAC8WAQAA4g8AI3gLCn'
-            b'h3dz8HAAEAAOIPBCFyBwoJAACAAAABAADiDwAkeAowAAABAP8AjgcA4g8AEngvL/8AAAD/wI4HAOQPABJ4Ni7'
-            b'//wAA/8COBwDiDwAgci4HBwAAAAAAQQAA4g8AIXIt/y0AAAAAAAEAAOIPACB4MAoIIQQ9AABBAADiDwAWeC82'
-            b'BHYAAC8AAAAA4g8AIXIHCwoAAIAAAAEAAOIPBCN4LS54d3c/LQABAADiDwAjeDAL7713PzAAAQAAxA8AIHIuB'
-            b'wcAAAAAAEEAAOIPACR4Cy8AAAEA/wCOBwDkDwAkcgf//wAAADIAjgcA4g8Ah3MAARAQAAAADBAAAOgDAIdzAA'
-            b'EEAAAAAAwQAADoAwCHcwABCHAAAAAMEAAA6AMAh3MAARggAAAADBAAAOgDAIdzAAEgMAAAAAwQAADoAwCHcwA'
-            b'BHEAAAAAMEAAA6AMAh3MAARRQAAAADBAAAOgDAIdzAAEMYAAAAAwQAADiAwAhci3/LQAAAAAAAQAA4g8AIXIx'
-            b'MAsAAIAAAAEAAMYPACN4LS7vvXc/LQABAADiDwAgeC8LAAAAPQAAQQAA4g8AIHIxMTEAAAAAAEEAAOQPACFyL'
-            b'v8tAAAAAAABAADiDwAjeC0wAAB4Py8AAQAAxg8AI3gwMQAAeD8uAAEAAOIPACR0Mf8AAABC/wCOBwDODwBBeQ'
-            b'AAAAAAAAAAgAMA6g8AgngHAP////8AAAAAAMYPAEd5XAcuAAAAAACACwDqDwCJfy4tAB8ADgAADgAAKAAAiX8'
-            b'zMAAfAA4AAA4AACgAAIl/OjEAHwAOAAAOAAAkAAALcgAx/wAAAADQ8wMA4g8ARXkAAEABAAAAAIADANgPAEeZ'
-            b'PAAAAAAAAACAAwDqDwALcgA6/wAAAADQ8wMA2h8AR5lAAAAAAAAAAIADAOoPACFyBzE6AAAAAAABAADiLwAhc'
-            b'i8tLgAAAAABAQAA4g8AIXI4MDMAAAAAAAEAAOQPAAhzNwAHAAAAABAAAAAiDgAgcjYvLwAAAAAAQQAAyA8AIH'
-            b'I2MTYAAAAAAEEAAOIPBCByMDE3AAAAAABBAADiHwggci86NwAAAAAAQQAA4g8AAnIxAAcAAAAADwAAAOQPACB'
-            b'yLS0wAAAAAABBAADiDwAjcjAvNgAAADgAAQAAxg8AI3ItLi8AAAAtAAEAAOIPAEd5DAAAAAAAAACAAwDsDwAk'
-            b'ci3//wAAAC4AjgcA5B8AJHIw//8AAAAzAI4HAOQPACRyMf//AAAAOgCOBwDODwBBeQAAAAAAAAAAgAMA6g8Ag'
-            b'ngHAP////8AAAAAAMYPAEd5TAcuAAAAAACACwDqDwCJfy4tAB8ADQAADgAAKAAAiX8zMAAfAA0AAA4AACgAAI'
-            b'l/OjEAHwANAAAOAAAkAAALcgAx/wAAAADQ8wMA4g8ARXkAAEABAAAAAIADANgPAEeZPAAAAAAAAACAAwDqDwA'
-            b'LcgA6/wAAAADQ8wMA2h8AR5lAAAAAAAAAAIADAOoPACFyBzE6AAAAAAABAADiLwAhci8tLgAAAAABAQAA4g8A'
-            b'IXI4MDMAAAAAAAEAAOQPAAhzNwAHAAAAABAAAAAiDgAgcjYvLwAAAAAAQQAAyA8AIHI2MTYAAAAAAEEAAOIPB'
-            b'CByMDE3AAAAAABBAADiHwggci86NwAAAAAAQQAA4g8AJHIx//8AAAAHAI4HAOQPACByLS0wAAAAAABBAADiDw'
-            b'AjcjAvNgAAADgAAQAAxg8AI3ItLi8AAAAtAAEAAOIPAEd5DAAAAAAAAACAAwDsDwAkci3//wAAAC4AjgcA4h8'
-            b'AAnIwADMAAAAADwAAAOIPACRyMf//AAAAOgCOBwDODwBBeQAAAAAAAAAAgAMA6g8AgngHAP////8AAAAAAMYP'
-            b'AEd5PAcuAAAAAACACwDqDwCJfy4tAB+ADAAADgAAKAAAiX8zMAAfgAwAAA4AACgAAIl/OjEAH4AMAAAOAAAkA'
-            b'AALcgAx/wAAAADQ8wMA4g8ARXkAAEABAAAAAIADANgPAEeZPAAAAAAAAACAAwDqDwALcgA6/wAAAADQ8wMA2h'
-            b'8AR5lAAAAAAAAAAIADAOoPACFyBzE6AAAAAAABAADiLwAhci8tLgAAAAABAQAA4g8AIXI4MDMAAAAAAAEAAOQ'
-            b'PAAhzNwAHAAAAABAAAAAiDgAgcjYvLwAAAAAAQQAAyA8AIHI2MTYAAAAAAEEAAOIPBCByMDE3AAAAAABBAADi'
-            b'Hwggci86NwAAAAAAQQAA4g8AJHIx//8AAAAHAI4HAOQPACByLS0wAAAAAABBAADiDwAjcjAvNgAAADgAAQAAx'
-            b'g8AI3ItLi8AAAAtAAEAAOIPAEd5DAAAAAAAAACAAwDsDwAkci3//wAAAC4AjgcA5B8AJHIw//8AAAAzAI4HAO'
-            b'QPACRyMf//AAAAOgCOBwDODwBBeQAAAAAAAAAAgAMA6g8AgngHAP////8AAAAAAMYPAEd5LAcuAAAAAACACwD'
-            b'qDwCJfy4tAB9ADAAADgAAKAAAiX8zMAAfQAwAAA4AACgAAIl/OjEAH0AMAAAOAAAkAAALcgAx/wAAAADQ8wMA'
-            b'4g8ARXkAAEABAAAAAIADANgPAEeZPAAAAAAAAACAAwDqDwALcgA6/wAAAADQ8wMA2h8AR5lAAAAAAAAAAIADA'
-            b'OoPACFyBzE6AAAAAAABAADiLwAhci8tLgAAAAABAQAA4g8AIXI4MDMAAAAAAAEAAOQPAAhzNwAHAAAAABAAAA'
-            b'AiDgAgcjYvLwAAAAAAQQAAyA8AIHI2MTYAAAAAAEEAAOIPBCByMDE3AAAAAABBAADiHwggci86NwAAAAAAQQA'
-            b'A4g8AAnIxAAcAAAAADwAAAOQPACByLS0wAAAAAABBAADiDwAjcjAvNgAAADgAAQAAxg8AI3ItLi8AAAAtAAEA'
-            b'AOIPAEd5DAAAAAAAAACAAwDsDwAkci3//wAAAC4AjgcA5B8AJHIw//8AAAAzAI4HAOQPACRyMf//AAAAOgCOB'
-            b'wDODwBBeQAAAAAAAAAAgAMA6g8AgngHAP////8AAAAAAMYPAEd5HAcuAAAAAACACwDqDwCJfy4tAB8gDAAADg'
-            b'AAKAAAiX8zMAAfIAwAAA4AACgAAIl/OjEAHyAMAAAOAAAkAAALcgAx/wAAAADQ8wMA4g8ARXkAAEABAAAAAIA'
-            b'DANgPAEeZPAAAAAAAAACAAwDqDwALcgA6/wAAAADQ8wMA2h8AR5lAAAAAAAAAAIADAOoPACFyBzE6AAAAAAAB'
-            b'AADiLwAhci8tLgAAAAABAQAA4g8AIXI4MDMAAAAAAAEAAOQPAAhzNwAHAAAAABAAAAAiDgAgcjYvLwAAAAAAQ'
-            b'QAAyA8AIHI2MTYAAAAAAEEAAOIPBCByMDE3AAAAAABBAADiHwggci86NwAAAAAAQQAA4g8AJHIx//8AAAAHAI'
-            b'4HAOQPACByLS0wAAAAAABBAADiDwAjcjAvNgAAADgAAQAAxg8AI3ItLi8AAAAtAAEAAOIPAEd5DAAAAAAAAAC'
-            b'AAwDsDwAkci3//wAAAC4AjgcA4h8AAnIwADMAAAAADwAAAOIPACRyMf//AAAAOgCOBwDODwBBeQAAAAAAAAAA'
-            b'gAMA6g8ACHMxADEAAAAAEAAAACIOACFyOy0FAAAAAAEBAADiDwC5egcAAJQAAAAIAAAA4g8AIXIFGC0AAIAAA'
-            b'AEAAOIvECFyNiMtAACAAAABAADiDxAhciMNLQAAgAAAAQAA4g8QIXIzLQQAAAAAAQEAAOIPBCFyDS0yAAAAAA'
-            b'EBAADiDwQhcgQtBgAAAAABAQAA4g8AIXIHEC0AAIAAAAEAAOIPECFyEREtAACAAAABAADiTxAhchISLQAAgAA'
-            b'AAQAA4g8QIXITEy0AAIAAAAEAAOIPECFyNxktAACAAAABAADiDxAhchoaLQAAgAAAAQAA4g8RIXIuGy0AAIAA'
-            b'AAEAAOIPECFyLyAtAACAAAABAADiDxAjfhgxBwAAADAAAQgA4h8AIXI5IS0AAIAAAAEAAOIPECFyBiItAACAA'
-            b'AABAADiDxAhchscLQAAgAAAAQAA4g8QIXIxHS0AAIAAAAEAAOIPECFyIB4tAACAAAABAADiDxAIcxgAGAAAAA'
-            b'AUAAAAIg4AIXIyDy0AAIAAAAEAAOIPECFyGRQtAACAAAABAADiDxAhciEVLQAAgAAAAQAA4g8QIXIeFi0AAIA'
-            b'AAAEAAOIPECFyIhctAACAAAABAADiDxAhch0MLQAAgAAAAQAA4g8QIXIcDi0AAIAAAAEAAOIPECFyMB8tAACA'
-            b'AAABAADiDxAhch8ILQAAgAAAAQAA4g8QIXI9CS0AAIAAAAEAAOIPAAxyACz/AAAAcFLyAwDiDwBFeQAAcAMAA'
-            b'AAAgAMA4g8AJHgAAAEAAAA1Ao4HAMQPACByDxgNAAAAAABBAADiHwQgcg4YBAAAAAAAQQAA4g8EIHINGDsAAA'
-            b'AAAEEAAOIPBCByDBgzAAAAAABBAADiDwQgchMYEwAAAAAAQQAA4g8EIHISGBIAAAAAAEEAAOIPBCByERgRAAA'
-            b'AAABBAADiDwQgchAYBwAAAAAAQQAA4g8EIHIXGC4AAAAAAEEAAOIPBCByFhgaAAAAAABBAADiDwQgchUYNwAA'
-            b'AAAAQQAA4g8EIHIUGAUAAAAAAEEAAOIPACFyMwotAACAAAABAADiDxAhcjcLLQAAgAAAAQAA4g8Ah3MAAQwAA'
-            b'AAADBAAAOIBACByBxg2AAAAAABBAADiDwQgcgYYBgAAAAAAQQAA4g8EIHIFGDkAAAAAAEEAAOIPBIdzAAEQEA'
-            b'AAAAwQAADiAwAgcgQYLwAAAAAAQQAA4g8EIHILGDAAAAAAAEEAAOIPBCByChggAAAAAABBAADiDwSHcwABFCA'
-            b'AAAAMEAAA4gUAIHIJGDEAAAAAAEEAAOIPBCByCBgbAAAAAABBAADEDwCHcwABBDAAAAAMEAAA4gkAIHIPGCIA'
-            b'AAAAAEEAAOIfBCByDhgeAAAAAABBAADiDwQgcg0YIQAAAAAAQQAA4g8EIHIMGBkAAAAAAEEAAOIPBCByExgyA'
-            b'AAAAABBAADiLwQgchIYHAAAAAAAQQAA4g8EIHIRGCMAAAAAAEEAAOIPBCByEBgdAAAAAABBAADiDwQgchcYNw'
-            b'AAAAAAQQAA4k8EIHIWGDMAAAAAAEEAAOIPBCByFRg9AAAAAABBAADiDwQgchQYHwAAAAAAQQAA4g8Ah3MAAQh'
-            b'AAAAADBAAAOgJAIdzAAEMUAAAAAwQAADoCQCHcwABEGAAAAAMEAAA6AkAh3MAARRwAAAADBAAAOIJAEcZKAAA'
-            b'AAAAAACAAwDqDwAkeAYnBAAAAP8AjgcA4g8FuXoIAACMAAAACgAAAOIPALl6CgAAjgAAAAoAAADiDwAZeAcnA'
-            b'gAAACUCAQAA5A8AEHwEBggAAAD/4PMPAOQPBBB8BgYKAAAA/+D1DwDkDwAQfAUHCQAAAP/k/wgA5A8EEHwHBw'
-            b'sAAAD/5H8JAMYPAIZ5AAQtAAAABBkQDADoAQCGeQAGGAAAAAQZEAwA5AEAQXkAAAAAAAAAAIADAOoPACR4FSw'
-            b'EAAAA/wCOBwDiDwECcgwAAQAAAAAPAAAA4g8AJHQa/wgAAAD/AI4HAOQPACRyG///AAAA/wCOBwDkDwAkchD/'
-            b'/wAAACYAjgcA5A8AJHIR//8AAAACAI4HAOQPACRyDv//AAAAJACOBwDEDwAkcg///wAAAAMAjgcAzg8AuXoIA'
-            b'ACSAAAACgAAAOIPAAxyACn/AAAAcFL0AwDiDwBFeQAAYBkAAAAAgAMA4g8ADHwAFQgAAABwYPILAMgPAAx8AB'
-            b'sJAAAAEGHyCwDaDwBHGUgAGAAAAAAAAAEA6i8Ag3kEDAAAAAAADBAAAKIeALl6CAAAigAAAAoAAADkDwAMfAD'
-            b'/CAAAAHBQ8gsAyA8ADHwA/wkAAAAQU/ILAOQPABJ4EwT//wAA/8COBwDkTwQWeAQEMncAAP8AAAAA5A8AEngS'
-            b'Bv//AAD/wI4HAOQPBBZ4CQYydwAA/wAAAADkDwACcgYABAAAAAAPAAAAxA8AEngUBf//AAD/wI4HAOQPBBZ4H'
-            b'AUydwAA/wAAAADkDwAZeAX/CAAAAAYWAQAA5A8AEngWB///AAD/wI4HAOQPBBZ4DQcydwAA/wAAAADkDwAZeA'
-            b'T/CAAAABMWAQAAxA8AEngHBv8AAAD/wI4HAOQPABl4Bv8IAAAACRYBAADkDwASeAUF//8AAP/AjgcA5A8AEng'
-            b'YBP8AAAD/wI4HAOQPABl4CP8IAAAAEhYBAADiDwAleAoFAAAAAf8AjgcA4g8AEngECf8AAAD/wI4HAMQPABJ4'
-            b'CQb//wAA/8COBwDiDwAleAYHAAABAP8AjgcA4g8AGXgZGAgAAAD/AgEAAOQPABJ4Fwj/AAAA/8COBwDiDwAle'
-            b'AQEAAABAP8AjgcA4g8AEnIZCxkAAAAH/o4HAOQPABl4CxcIAAAA/wIBAADiDwAleAgJAAAAAf8AjgcA4g8AGX'
-            b'gH/wgAAAAUFgEAAMQPABJ4FBn/AAAAFPiOBwDkDwAScgsJCwAAAAX+jgcA5A8AGXgF/wgAAAAWFgEAAOQPABZ'
-            b'4CQcEcQAA/wAAAADiDwAkcgf//wAAABwAjgcA4g8AEngWC/8AAAAW+I4HAOQPABZ4CwUEcQAA/wAAAADiDwAk'
-            b'eAUHAAABAP8AjgcA4g8AEnIUFAkAAAD//I4HAMQPABZ4CRJAZQAAFwAAAADkDwASeBIUAAD/AAX4jgcA5A8AG'
-            b'XgF/wgAAAAHFgEAAOQPABl4B/8IAAAADRYBAADiDwAkeA0NAAABAP8AjgcA4g8AEngFBf//AAD/wI4HAOQPAB'
-            b'J4Bwf//wAA/8COBwDEDwASchYWCwAAAP/8jgcA4g8AJHgFBQAAAAH/AI4HAOIPABZ4ExNAZQAAGAAAAADiDwA'
-            b'keAcHAAAAAf8AjgcA4g8AEngWFgAA/wAN+I4HAOQPABJyDQoTAAAABv6OBwDkDwASchQICQAAAAT+jgcA5A8A'
-            b'EnISEgUAAAD//I4HAMQPABJyExYHAAAA//yOBwDiDwBHmVgACAAAAAAAgAMA7A8AgXkEDgQAAAAAHR4MAKgOA'
-            b'IF5CBAEAAAAAB0eDAAiDwASeB0E//8AAP/AjgcA5E8EFngEBDJ3AAD/AAAAAOQPABJ4IQb//wAA/8COBwDkDw'
-            b'QWeBcGMncAAP8AAAAAxA8AAnIGAAQAAAAADwAAAOQPABl4BP8IAAAAHRYBAADkDwASeCAF//8AAP/AjgcA5A8'
-            b'EFngfBTJ3AAD/AAAAAOQPABl4Bf8IAAAABhYBAADkDwASeC4E/wAAAP/AjgcAxA8AGXgE/wgAAAAXFgEAAOQP'
-            b'ABl4Fv8IAAAAIRYBAADkDwASeAYG/wAAAP/AjgcA5A8AEngFBf//AAD/wI4HAOQPABJ4Fxf/AAAA/8COBwDkD'
-            b'wASeCIE//8AAP/AjgcA4g8AJXgYBQAAAAH/AI4HAOIPABZ4HR1AZQAALgAAAADEDwAZeC0uCAAAAP8CAQAA4g'
-            b'8AJXgEFwAAAQD/AI4HAOIPABJ4Hgf//wAA/8COBwDkDwQWeBwHMncAAP8AAAAA4g8AJXgGBgAAAQD/AI4HAOI'
-            b'PABJ4Lhb/AAAA/8COBwDGDwAleBYiAAAAAf8AjgcA4g8AGXgjLggAAAD/AgEAAOQPABJyLRktAAAAB/6OBwDk'
-            b'DwAZeBn/CAAAACAWAQAA5A8QEnIFFyMAAAAF/o4HAOQPABJ4IC3/AAAAIPiOBwDkDwAWeBkZBHEAAP8AAAAAx'
-            b'A8AGXgX/wgAAAAeFgEAAOQPEBJ4HgX/AAAAHviOBwDkDwAZeAX/CAAAAB8WAQAA4g8AJHgfHwAAAQD/AI4HAO'
-            b'IPABJyICAZAAAA//yOBwDkDwAWeBkXBHEAAP8AAAAA4g8AJHIX//8AAAAcAI4HAOIPABJ4BQX//wAA/8COBwD'
-            b'EDwAWeAchQGUAAC4AAAAA5A8AEnIcHhkAAAD//I4HAOIPACR4GRcAAAEA/wCOBwDiDwASeCII//8AAP/AjgcA'
-            b'4g8BJHgFBQAAAAH/AI4HAOIPABJ4HiAAAP8AH/iOBwDkDwASchgYHQAAAAb+jgcA5A8AEnIdFgcAAAAE/o4HA'
-            b'MQPABJ4IQr//wAA/8COBwDkDwAZeAT/CAAAACIWAQAA5A8AEngWHAAA/wAZ+I4HAOQPABZ4BggydwAA/wAAAA'
-            b'DkDwASchkeBQAAAP/8jgcA5A8AGXgF/wgAAAAhFgEAAMQPABZ4CAoydwAA/wAAAADkDwASeC8E/wAAAP/Ajgc'
-            b'A5A8AGXgE/wgAAAAGFgEAAOQPABJ4LgX/AAAA/8COBwDkDwASeAYG/wAAAP/AjgcA5A8AGXgF/wgAAAAIFgEA'
-            b'AMQPABJ4BwT//wAA/8COBwDkDwASeAoF//8AAP/AjgcA4g8AJXgEBgAAAQD/AI4HAOIPABJ4CAj/AAAA/8COB'
-            b'wDkDwAWeC0iQGUAAC8AAAAA4g8AJXgGBwAAAAH/AI4HAOIPABl4Ly8IAAAA/wIBAADkDwASeB8J//8AAP/Ajg'
-            b'cAxA8AFngeCTJ3AAD/AAAAAOIPACV4CAgAAAEA/wCOBwDiDwASeCAL//8AAP/AjgcA5A8EFngcCzJ3AAD/AAA'
-            b'AAOIPACV4CgoAAAAB/wCOBwDiDwASci0GLQAAAAT+jgcA5A8AFnghIUBlAAAuAAAAAOQPABJyBgcvAAAABf6O'
-            b'BwDiDwAjchgYDQAAAC0AAQAA4g8AGXgF/wgAAAAfFgEAAMQPABl4Iy4IAAAA/wIBAADkDwAScgQKIQAAAAj+j'
-            b'gcA5A8AEngKBv8AAAAf+I4HAOQPABZ4BQUEcQAA/wAAAADiDwAjcgQdFAAAAAQAAQAA4g8AEnIHCyMAAAAJ/o'
-            b'4HAOQPABl4Bv8IAAAAIBYBAADEDwAScgoKBQAAAP/8jgcA4g8AJHgFHgAAAQD/AI4HAOIPABJ4Bwf/AAAAIPi'
-            b'OBwDkDwAWeAYGBHEAAP8AAAAA5A8AEngKCgAA/wAF+I4HAOQPABJyBwcGAAAA//yOBwDkDwAZeAX/CAAAAB4W'
-            b'AQAAxA8AGXgX/wgAAAAXFgEAAOQPABl4Bv8IAAAAHBYBAADkDwASeAUF//8AAP/AjgcA5A8AEngXF///AAD/w'
-            b'I4HAOQPABJ4Bgb//wAA/8COBwDiDwAkeAUFAAAAAf8AjgcA4g8AGXgcHBAAAAD/BgAAAOIPACR4FxcAAAAB/w'
-            b'COBwDEDwAkeAYGAAAAAf8AjgcA4g8AEngHBwAA/wAc+I4HAOQPABJyCgoFAAAA//yOBwDkDwASchcWFwAAAP/'
-            b'8jgcA5A8AEnIIBwYAAAD//I4HAOIPACNyGRkSAAAACgABAADiDwASeAUY//8AAP/AjgcA5A8AEngGBP//AAD/'
-            b'wI4HAOIPACNyExcTAAAACAABAADiDwAZeAX/CAAAAAUWAQAAxA8AGXgG/wgAAAAGFgEAAOQPABJ4CAX//wAA/'
-            b'8COBwDkDwASeAUE/wAAAP/AjgcA5A8AEngGBv//AAD/wI4HAOQPABJ4Chn//wAA/8COBwDkDwASeAsT//8AAP'
-            b'/AjgcAxA8AEngHGP8AAAD/wI4HAOQPABZ4CQYEdgAABQAAAADkDwAZeAX/CAAAAAoWAQAA5A8AGXgG/wgAAAA'
-            b'LFgEAAOQPABZ4BwgEdgAABwAAAADkDwAWeBgYMncAAP8AAAAAxA8AEngICv8AAAD/wI4HAOQPABJ4Cgv/AAAA'
-            b'/8COBwDkDwASeAUF//8AAP/AjgcA5A8AEngLBv//AAD/wI4HAOQPABZ4BgQydwAA/wAAAADiDwAkcgT//wAAA'
-            b'BgAjgcA4g8AFngFBQR2AAAIAAAAAMQPABZ4EhkydwAA/wAAAADkDwAWeBQTMncAAP8AAAAA5A8AFngNCwR2AA'
-            b'AKAAAAAOQPABZ4CARUcAAABwAAAADkDwAZeAT/CAAAAAQWAQAA5A8AFngLBlRwAAAJAAAAAMQPABZ4ChJUcAA'
-            b'ABQAAAADkDwAZeAb/CAAAAAYWAQAA5A8AGXgF/wgAAAASFgEAAOQPABl4B/8IAAAAFBYBAADkDwASeAkE//8A'
-            b'AP/AjgcA5A8AFngNFFRwAAANAAAAAMQPABJ4Bgb//wAA/8COBwDkDwASeAUF//8AAP/AjgcA5A8AEngEB///A'
-            b'AD/wI4HAOQPABZ4CAlUBgAACAAAAADkDwAWeAYGVAYAAAsAAAAA5A8AFngFBVQGAAAKAAAAAMQPABZ4BARUBg'
-            b'AADQAAAADiDwBHeTgACAAAAAAAgAMA7A8AuXoIAACIAAAACgAAAOQPAAx8AP8IAAAAcFDyCwDIDwAMfAD/CQA'
-            b'AABBT8gsA2g8AR5mIAAQAAAAAAIADAOoPAIF5BA4EAAAAAB0eDACkDgAWeAkEMncAAP8AAAAA5E8EEngIBP//'
-            b'AAD/wI4HAOQPABJ4GQX//wAA/8COBwDkDwQWeBgFMncAAP8AAAAA4g8AJHIF//8AAAAJAI4HAOIPABJ4Cgb//'
-            b'wAA/8COBwDEDwAZeAT/CAAAAAgWAQAA5A8AGXgJ/wgAAAAKFgEAAOQPABJ4FwT/AAAA/8COBwDkDwAWeAsGMn'
-            b'cAAP8AAAAA5A8AGXgE/wgAAAAFFgEAAOQPABJ4FgX/AAAA/8COBwDEDwASeCEJ/wAAAP/AjgcA5A8AGXgF/wg'
-            b'AAAALFgEAAOQPABJ4CQT//wAA/8COBwDkDwAWeB8IQGUAABcAAAAA5A8AGXgdFwgAAAD/AgEAAOIPACV4CAkA'
-            b'AAAB/wCOBwDiDwASeBcF//8AAP/AjgcAxA8AEngLC/8AAAD/wI4HAOIPACV4BBYAAAEA/wCOBwDiDwAWeCMKQ'
-            b'GUAACEAAAAA5A8AGXghIQgAAAD/AgEAAOIPACV4CgsAAAEA/wCOBwDiDwAScgQIHwAAAAT+jgcA5A8AEngGB/'
-            b'//AAD/wI4HAOIPACV4FhcAAAAB/wCOBwDiDwAScggJHQAAAAX+jgcAxg8AIHINBA0AAAAAAEEAAOIPABl4BP8'
-            b'IAAAAGRYBAADkDwASciEXIQAAAAv+jgcA5A8AGXgF/wgAAAAGFgEAAOQPEBZ4BwcydwAA/wAAAADkDwASeBkI'
-            b'/wAAABn4jgcA5A8AEnghIf8AAAAG+I4HAMQPABZ4BAQEcQAA/wAAAADkDwAWeAYFBHEAAP8AAAAA5A8AAnIFA'
-            b'AcAAAAADwAAAOQPABJyGRkEAAAA//yOBwDkDwAScgghBgAAAP/8jgcA5A8AGXgE/wgAAAAYFgEAAOIPACR4GB'
-            b'gAAAEA/wCOBwDiDwAZeAb/CAAAAAUWAQAA4g8AJHgFBQAAAQD/AI4HAOIPABJ4BAT//wAA/8COBwDEDwASeAY'
-            b'G//8AAP/AjgcA5A8AEnIjFiMAAAAK/o4HAOIPACR4BAQAAAAB/wCOBwDiDwASeBkZAAD/ABj4jgcA4g8AJHgG'
-            b'BgAAAAH/AI4HAOIPABJ4BQgAAP8ABfiOBwDiDwAgchQjFAAAAAAAQQAA4g8AEnIZGQQAAAD//I4HAOQPABJyB'
-            b'gUGAAAA//yOBwDEDwASeAQN//8AAP/AjgcA4g8AIHISGRIAAAAAAEEAAOIPABJ4BRT//wAA/8COBwDiDwAgch'
-            b'MGEwAAAAAAQQAA4g8AGXgE/wgAAAAEFgEAAOQPABl4Bf8IAAAABRYBAADkDwASeAcE//8AAP/AjgcA5A8AEng'
-            b'EFP8AAAD/wI4HAMQPABJ4BQX//wAA/8COBwDkDwASeAgS//8AAP/AjgcA5A8AEngKE///AAD/wI4HAOQPABJ4'
-            b'Bg3/AAAA/8COBwDkDwAWeAkFBHYAAAQAAAAA5A8AGXgE/wgAAAAIFgEAAMQPABl4Bf8IAAAAChYBAADkDwAWe'
-            b'AYHBHYAAAYAAAAA5A8AEngHCP8AAAD/wI4HAOQPABJ4BAT//wAA/8COBwDkDwASeAgK/wAAAP/AjgcA5A8AEn'
-            b'gFBf//AAD/wI4HAMQPABZ4Cw0ydwAA/wAAAADkDwAWeAoUMncAAP8AAAAA5A8AFngHBAR2AAAHAAAAAOQPABZ'
-            b'4EhIydwAA/wAAAADkDwAWeA0FBHYAAAgAAAAA5A8AFngUEzJ3AAD/AAAAAMQPABZ4CAtUcAAABgAAAADkDwAZ'
-            b'eAT/CAAAAAsWAQAA5A8AFngLClRwAAAJAAAAAOQPABl4Bv8IAAAAChYBAADkDwAWeAoSVHAAAAcAAAAA5A8AG'
-            b'XgF/wgAAAASFgEAAMQPABl4B/8IAAAAFBYBAADkDwASeAkE//8AAP/AjgcA5A8AFngNFFRwAAANAAAAAOQPAB'
-            b'J4Bgb//wAA/8COBwDkDwASeAUF//8AAP/AjgcA5A8AEngEB///AAD/wI4HAMQPABZ4CAlUBgAACAAAAADkDwA'
-            b'WeAYGVAYAAAsAAAAA5A8AFngFBVQGAAAKAAAAAOQPABZ4BARUBgAADQAAAADiDwBHeaAAAAAAAAAAgAMA7A8A'
-            b'EngEDf//AAD/wI4HAOQPABJ4BhT//wAA/8COBwDkDwASeAoS//8AAP/AjgcA5A8AEngWE///AAD/wI4HAOQPA'
-            b'Bl4BP8IAAAABBYBAADkDwAZeAb/CAAAAAYWAQAAxA8AEngIDf8AAAD/wI4HAOQPABl4Bf8IAAAAChYBAADkDw'
-            b'AZeAf/CAAAABYWAQAA5A8AEngJBP//AAD/wI4HAOQPABJ4CxT/AAAA/8COBwDkDwASeAYG//8AAP/AjgcAxA8'
-            b'AEngKCv8AAAD/wI4HAOQPABJ4Fhb/AAAA/8COBwDkDwASeAUF//8AAP/AjgcA5A8AEngHB///AAD/wI4HAOQP'
-            b'ABZ4CAkEdgAACAAAAADkDwAWeAkNMncAAP8AAAAAxA8AFngGBgR2AAALAAAAAOQPABZ4DRQydwAA/wAAAADkD'
-            b'wAWeAUFBHYAAAoAAAAA5A8AFngHBwR2AAAWAAAAAOQPABZ4EhIydwAA/wAAAADkDwAWeBQTMncAAP8AAAAAxA'
-            b'8AFngLDVRwAAAGAAAAAOQPABl4Bv8IAAAADRYBAADkDwAZeAT/CAAAAAkWAQAA5A8AFngKElRwAAAFAAAAAOQ'
-            b'PABZ4DRRUcAAABwAAAADkDwAZeAX/CAAAABIWAQAAxA8AGXgH/wgAAAAUFgEAAOQPABZ4CAlUcAAACAAAAADk'
-            b'DwASeAkE//8AAP/AjgcA5A8AEngGBv//AAD/wI4HAOQPABJ4BQX//wAA/8COBwDkDwASeAQH//8AAP/AjgcAx'
-            b'A8AFngICVQGAAAIAAAAAOQPABZ4BgZUBgAACwAAAADkDwAWeAUFVAYAAAoAAAAA5A8AFngEBFQGAAANAAAAAM'
-            b'4PAEeJLAAAAAAAAACAAwDqDwC5eggAAJoAAAAKAAAA5A8ADHwA/wgAAABwUPILAMgPAAx8AP8JAAAAEFPyCwD'
-            b'aDwAJEgorCAAAQAAAgQcA4g8AIHwICAYAAAAAAEEIAMYPAAkSBwUKAAAAAAKBBwDiDwQgfAUFBgAAAAAAQQgA'
-            b'xg8ACRIHBgcAAAAAAoEHAOIPBCB8BgYGAAAAAABBCADGDwAJEisEBwAAAAACgQcA4g8EIHwEBAYAAAAAAEEIA'
-            b'M4PABJ4CgX/AAAA/8COBwDiDwAEcwgACAAAAAAgIAAAIg4AEngJBP8AAAD/wI4HAOIPALl6CAAAhgAAAAoAAA'
-            b'DiDwASeAoKAP8AAAX4jgcA5A8QGXgH/xgAAAAFFgEAAOQPEBJ4CgoAAP8ABfiOBwDiDwAEcwYABgAAAAAgIAA'
-            b'AYg4AEngJCQD/AAAE+I4HAOIPECR4BwcAAAAB/wCOBwDiDwAZeAX/GAAAAAQWAQAAxA8AEngJCQAA/wAE+I4H'
-            b'AOQPABl4BAUYAAAA/wYAAADkDwAScgoKBwAAAP/8jgcA5A8AEnIJCQQAAAD//I4HAOQPAARzBQAKAAAAACAgA'
-            b'ACiDgAZeAT/CAAAAAgWAQAA5B8AEngICP8AAAD/wI4HAMQPABJ4BwT//wAA/8COBwDiDwAkeAQ0AgAAAP8Ajg'
-            b'cA4g8EGXgSNAEAAAAAAgEAAOIPAARzCQAJAAAAACAgAAAiDgAWeA0HBHYAAAgAAAAA5A8AGXgH/wgAAAAGFgE'
-            b'AAOQvABJ4CAb/AAAA/8COBwDkDwAZeAb/CAAAAAUWAQAAxE8AEngLB///AAD/wI4HAOQPABJ4Cgb//wAA/8CO'
-            b'BwDkDwASeAQE+P/////AjgcA5A8AGXgH/wgAAAAJFgEAAOQfABJ4BQX/AAAA/8COBwDkDwASeAkJ/wAAAP/Aj'
-            b'gcAxA8AEngGB///AAD/wI4HAOQPABB8BAQIAAAA/+DzDwDkDwAWeAsLBHYAAAgAAAAA5A8AFngKCgR2AAAFAA'
-            b'AAAOQPABZ4BgYEdgAACQAAAADkDwAQfAUSCQAAAP/k/wgAxA8AFngKDRBUAAAKAAAAAOQPABZ4CwsQVAAABgA'
-            b'AAADKDwCGeQAECgAAAAQbEAwA5AMAQXkAAAAAAAAAAIADAOoPADZ4Ghr/////AAAAAADiDwAQeBAQAAIAAP/g'
-            b'9wcA4g8ANngMDBAAAAAAAAAAAOIPABB4Dg4AAgAA/+D1BwDkDwAMcgAa/wAAAHBS8gMA4g8AJHIR//8AAAARB'
-            b'o4BAOIPABB4FRWAAAAA/+D7BwDiDwAkcg///wAAAA8GDgEA4g8AEHg0NIAAAAD/4PkHAMYPACRyG///AAAAGw'
-            b'aOAgDiDwAQcgD/AAAAAP/kfwIAyg8ARxlsAOT//////4MDAOoPACRyBP//AAAAJwCOBwDiPwC5eggAAJAAAAA'
-            b'KAAAA4g8AJHIF//8AAAAlAI4HAOQPACV4BCgEAAAABACOBwDIDwAkcif//wAAAAQAjgcA4g8ADHwABAgAAABw'
-            b'YPILAOIPACRyJf//AAAABQCOBwDGDwAMfAAFCQAAABBh8gsA2g8AR5n8AID//////4MDAOoPAEF5AQAAAAAAA'
-            b'ACAAwDqDwAZeQYAAAAAAAAhAAAAIg4Aw3kHAAAAAAAAJQAAACIOALl6CAAAmAAAAAoAAADkDwAMfAD/CAAAAH'
-            b'Ag9AsA5A8AEnz/BgcAAAD//IIPAMgfAAx8AP8JAAAAICfyCADiDwC5eggAAJoAAAAKAAAAxg8AHHgAAAAAAAB'
-            b'yMXIAAOQPAAx8AP8IAAAAcFDwCwDWDwCCmwL/AJgAAAAKAAAAIg4ACJ0FAAYAAAAAEAAIAGQOACGSBQX/AACA'
-            b'AAABAADKLwCGmQACBQAAAAQZEAwA4hEADHwA/wkAAAAAU/ILAOIPAIJ7Av8AlgAAAAoAAAAwHgAteAAAAAAAA'
-            b'AAAAAAA4g8ADHIAAv8AAABwIPADAMgfAAxyAAP/AAAAACfwBADaDwBNCQAAAAAAAAAAgAMA6g8AgngHAP////'
-            b'8AAAAAAOIPABJ4CgYfAAAA/8COBwDkDwBHeXQHCgAAAAAAgAsA6g8AiX8AKwAfAAoAAA4AACQOAAlyAAArAAA'
-            b'AAACBBwDKHwCJfwMAAB8ACQAADgAAJA4ACXIDAAMAAAAAAIEHAMofAIl/AgMAH4AIAAAOAAAkDgAJcgIDAgAA'
-            b'AAAAgQcAyh8AiX8FAgAfQAgAAA4AACQOAAlyBQIFAAAAAACBBwDKHwCJfwQFAB8gCAAADgAAZAAADHIACv8AA'
-            b'ABwUvADAOIPAEh5AAAAAAAAAACAAwDqDwAZeAf/BQAAAAYWAQAA4g8ARXkAAIABAAAAAIADAOwPABmJAwAAAA'
-            b'AAAIgAAACiDgACiAAAAAQAAAAPAAAAyA8AEYIAAwAAAAD/wI4HAORPAAlyAwUEAAAAAACBBwDiLwAkcgX//wA'
-            b'AAP8AjgcA4h8AEYIABwAAAAD/EI4HAMoPAIiDAAADAAAAAAgAAADiAQAdewAAAAAAAAAAAQAA4g8ADHIAB/8A'
-            b'AABwUvADANoPAEcJNAAAAAAAAACAAwDqHwAMeAAGAwAAAHBA8AMA4g8AgngHAP////8AAAAAANgPABmJAwAAA'
-            b'AAAAIgAAAAiDgACiAAAAAQAAAAPAAAAyA8AEYIDAwAAAAD/wI4HAOIfACRyAP//AAAA/wCOBwDIDwAkiAIGBA'
-            b'AAAAMCjgcAyg8AhIkAAgAAAAAACAAAAGIAAEd5kAcKAAAAAACACwDqDwCJfwMAAB9ACAAADgAAZC4ACXIDAwA'
-            b'AAAAAAIEHAMovAIl/AgMAHyAIAAAOAABkEAAJcgUDAgAAAAAAgQcAzi8AQXkAAAAAAAAAAIADAOoPAAxyAAb/'
-            b'AAAAcFLwAwDaDwBNCQAAAAAAAAAAgAMA6g8AgnsC/wCaAAAACgAAACQeAI55AAIFAAAAhOMQDQDiHwBNeQAAA'
-            b'AAAAAAAgAMA6g8ANXQ2/x8AAAD/AQAAAOIPAEV5AABwAAAAAACAAwDiDwAkcjj//wAAAC0AjgcA5A8AJHQv/x'
-            b'AAAAD/AI4HAOQPACR0B////////wCOBwDOLwBIcwgHAAAAAAAAwAMA6t8BiXM6OC8AAAw2AAIAACQCABt5AAA'
-            b'AAAAAAACAAwDi/wFBeQAAAAAAAAAAgAMA6g8AJHI4//8AAAAwAI4HAOIPAAJ4BwD/////AA8AAADiDwAkdC//'
-            b'EAAAAP8AjgcA5A8AJHQ2/x8AAAD/AI4HAOQPACRyLv//AAAAOgCOBwDODwBIcwgHAAAAAAAAwAMA6g8AiXM6O'
-            b'C8AAAw2AAIAAGQAABt5AAAAAAAAAACAAwDiPwAkcjj//wAAADEAjgcA5A8AJHIz//8AAAA6AI4HAM4PAEhzCA'
-            b'cAAAAAAADAAwDqDwCJczo4LwAADDYAAgAAZAAAG3kAAAAAAAAAAIADAOI/AEd5VADQ//////+DAwDqDwBFeQA'
-            b'AgAAAAAAAgAMA4g8AJHI4//8AAAAtAI4HAOIPAAJ4BwD/////AA8AAADiLwAkdC//CAAAAP8AjgcA5A8AJHQ2'
-            b'/x8AAAD/AI4HAM4PAEhzCAcAAAAAAADAAwDqzwGJczo4LwAADDYAAgAAZAAAG3kAAAAAAAAAAIADAOL/AUF5A'
-            b'AAAAAAAAACAAwDqDwAkcjj//wAAADAAjgcA5A8AJHQv/wgAAAD/AI4HAOQPACR0Nv8fAAAA/wCOBwDkDwAkdA'
-            b'f///////8AjgcA5A8AJHIu//8AAAA6AI4HAM4PAEhzCAcAAAAAAADAAwDqDwCJczo4LwAADDYAAgAAZAAAG3k'
-            b'AAAAAAAAAAIADAOI/ACRyOP//AAAAMQCOBwDiDwACcjMAOgAAAAAPAAAAzg8ASHMIBwAAAAAAAMADAOoPAIlz'
-            b'OjgvAAAMNgACAABkAAAbeQAAAAAAAAAAgAMA4j8AR3lkAND//////4MDAOoPAEV5AACAAAAAAACAAwDiDwAkc'
-            b'jj//wAAAC0AjgcA5A8AJHQv/wQAAAD/AI4HAOQPACR0Nv8fAAAA/wCOBwDkDwAkdAf///////8AjgcAzi8ASH'
-            b'MIBwAAAAAAAMADAOrPAYlzOjgvAAAMNgACAABkAAAbeQAAAAAAAAAAgAMA4v8BQXkAAAAAAAAAAIADAOoPACR'
-            b'yOP//AAAAMACOBwDiDwACci4AOgAAAAAPAAAA4g8AJHQv/wQAAAD/AI4HAOQPACR0Nv8fAAAA/wCOBwDkDwAk'
-            b'dAf///////8AjgcAzg8ASHMIBwAAAAAAAMADAOoPAIlzOjgvAAAMNgACAABkAAAbeQAAAAAAAAAAgAMA4j8AA'
-            b'nI4ADEAAAAADwAAAOIPACRyM///AAAAOgCOBwDODwBIcwgHAAAAAAAAwAMA6g8AiXM6OC8AAAw2AAIAAGQAAB'
-            b't5AAAAAAAAAACAAwDiPwBHeXQA0P//////gwMA6g8ARXkAAIAAAAAAAIADAOIPACRyOP//AAAALQCOBwDkDwA'
-            b'kdC//AgAAAP8AjgcA5A8AJHQ2/x8AAAD/AI4HAOQPACR0B////////wCOBwDOLwBIcwgHAAAAAAAAwAMA6s8B'
-            b'iXM6OC8AAAw2AAIAAGQAABt5AAAAAAAAAACAAwDi/wFBeQAAAAAAAAAAgAMA6g8AAnI4ADAAAAAADwAAAOIPA'
-            b'CR0L/8CAAAA/wCOBwDkDwAkdDb/HwAAAP8AjgcA5A8AJHQH////////AI4HAOQPACRyLv//AAAAOgCOBwDODw'
-            b'BIcwgHAAAAAAAAwAMA6g8AiXM6OC8AAAw2AAIAAGQAABt5AAAAAAAAAACAAwDiPwAkcjj//wAAADEAjgcA5A8'
-            b'AJHIz//8AAAA6AI4HAM4PAEhzCAcAAAAAAADAAwDqDwCJczo4LwAADDYAAgAAZAAAG3kAAAAAAAAAAIADAOI/'
-            b'AEd5hADQ//////+DAwDqDwBFeQAAgAAAAAAAgAMA4g8AAnI4AC0AAAAADwAAAOIPACR0L/8BAAAA/wCOBwDkD'
-            b'wAkdDb/HwAAAP8AjgcA5A8AJHQH////////AI4HAM4vAEhzCAcAAAAAAADAAwDqzwGJczo4LwAADDYAAgAAZA'
-            b'AAG3kAAAAAAAAAAIADAOL/AUF5AAAAAAAAAACAAwDqDwA1dC//AQAAAP8BAAAA4g8AJHI4//8AAAAwAI4HAOQ'
-            b'PACR0Nv8fAAAA/wCOBwDkDwAkdAf///////8AjgcA5A8AJHIu//8AAAA6AI4HAM4PAEhzCAcAAAAAAADAAwDq'
-            b'DwCJczo4LwAADDYAAgAAZAAAG3kAAAAAAAAAAIADAOI/ACRyOP//AAAAMQCOBwDkDwAkcjP//wAAADoAjgcAz'
-            b'g8ASHMIBwAAAAAAAMADAOoPAIlzOjgvAAAMNgACAABkAAAbeQAAAAAAAAAAgAMA4j8AR3mUAND//////4MDAO'
-            b'oPAEV5AACAAAAAAACAAwDiDwAkcgD//wAAACsAjgcA4g8AAngIABAAAAAADwAAAOIPACR0Cf8fAAAA/wCOBwD'
-            b'kDwAkdAf///////8AjgcAzg8ASHMIBwAAAAAAAMADAOqPAIlzBAAIAAAICQAAAABkAAAbeQAAAAAAAAAAgAMA'
-            b'4r8AQXkAAAAAAAAAAIADAOoPACRyAP//AAAABACOBwDiDwACeAcA/////wAPAAAA4g8AJHQI/wgAAAD/AI4HA'
-            b'OQPACR0Cf8fAAAA/wCOBwDiDwAJcgAAKwAAAAAAgQcAzg8ASHMIBwAAAAAAAMADAOoPAIlzBAAIAAAICQAAAA'
-            b'BkAAAbeQAAAAAAAAAAgAMA4j8AJHQI/wQAAAD/AI4HAOQPACRyA///AAAABACOBwDKDwAJcgMAAwAAAAAAgQc'
-            b'Ayg8AJHIA//8AAAADAI4HAM4PAEhzCAcAAAAAAADAAwDqDwCJcwQACAAACAkAAAAAZAAAG3kAAAAAAAAAAIAD'
-            b'AOI/ADV0CP8CAAAA/wEAAADiDwAkcgL//wAAAAQAjgcAyg8ACXICAwIAAAAAAIEHAMoPACRyAP//AAAAAgCOB'
-            b'wDODwBIcwgHAAAAAAAAwAMA6g8AiXMEAAgAAAgJAAAAAGQAABt5AAAAAAAAAACAAwDiPwAkdAj/AQAAAP8Ajg'
-            b'cA5A8AJHIF//8AAAAEAI4HAMoPAAlyBQIFAAAAAACBBwDKDwAkcgD//wAAAAUAjgcAzg8ASHMIBwAAAAAAAMA'
-            b'DAOoPAIlzBAAIAAAICQAAAABkAAAbeQAAAAAAAAAAgAMA4j8AR3kUAPT//////4MDAOoPACR0CP8CAAAA/wCO'
-            b'BwDiDwACeAcA/////wAPAAAA4g8AJHQJ/x8AAAD/AI4HAM4PAEhzCAcAAAAAAADAAwDqvwCJcwQACAAACAkAA'
-            b'AAApCIAG3kAAAAAAAAAAIADAOL/ACR0CP8BAAAA/wCOBwDkDwAkcgP//wAAAAQAjgcAyg8ACXIDAwAAAAAAAI'
-            b'EHAMoPACRyAP//AAAAAwCOBwDODwBIcwgHAAAAAAAAwAMA6g8AiXMEAAgAAAgJAAAAAGQAABt5AAAAAAAAAAC'
-            b'AAwDiPwAkcgL//wAAAAQAjgcA4g8AR3lAAPT//////4MDAOwPAEd5/AD8//////+DAwDADwAYeQAAAAAAAAAA'
-            b'AAAAwA8AGHkAAAAAAAAAAAAAAMAPABh5AAAAAAAAAAAAAADADwAYeQAAAAAAAAAAAAAAwA8AGHkAAAAAAAAAA'
-            b'AAAAMAPABh5AAAAAAAAAAAAAADADwAYeQAAAAAAAAAAAAAAwA8AGHkAAAAAAAAAAAAAAMAPABh5AAAAAAAAAA'
-            b'AAAADADwAAAgAAIAAAAAQAAAAAAIAAZAAAAAEAAACAAAAABAAAACAAAAAEAAAAAAQAAAACAAAAAQAAgAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAEAAAADAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAEAAAAAAAAAA6QEAAAAAAAAAAAAAAAAAAAEAAAAAAAAAAAAAAAAAAAALAAAAAwA'
-            b'AAAAAAAAAAAAAAAAAAAAAAABhAgAAAAAAAHADAAAAAAAAAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAEwAAAAIA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAA2AUAAAAAAAAwAwAAAAAAAAIAAAAiAAAACAAAAAAAAAAYAAAAAAAAAEsBAAABA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAgJAAAAAAAAaAAAAAAAAAAAAAAAAAAAAAEAAAAAAAAAAAAAAAAAAAApAAAABw'
-            b'AAAAAAAAIAAAAAAAAAAAAAAABwCQAAAAAAAKgAAAAAAAAAAAAAAAAAAAAEAAAAAAAAAAAAAAAAAAAAOQAAAAc'
-            b'AAABAAAABAAAAAAAAAAAAAAAAGAoAAAAAAAAgAAAAAAAAAAUAAAAIAAAABAAAAAAAAAAAAAAAAAAAAEkAAAAA'
-            b'AABwAAAAAAAAAAAAAAAAAAAAADgKAAAAAAAAJAAAAAAAAAADAAAAAAAAAAQAAAAAAAAAAAAAAAAAAABSAAAAh'
-            b'gAAcAAAAAAAAAAAAAAAAAAAAABcCgAAAAAAACQAAAAAAAAAAAAAAAAAAAAEAAAAAAAAAAAAAAAAAAAAfAAAAA'
-            b'AAAHBAAAAAAAAAAAAAAAAAAAAAgAoAAAAAAADQAQAAAAAAAAMAAAAPAAAABAAAAAAAAAAAAAAAAAAAAKYBAAA'
-            b'BAABwAAAAAAAAAAAAAAAAAAAAAFAMAAAAAAAAIAAAAAAAAAADAAAAAAAAAAQAAAAAAAAACAAAAAAAAAAnAQAA'
-            b'BAAAAEAAAAAAAAAAAAAAAAAAAABwDAAAAAAAAAAAAAAAAAAAAwAAAA8AAAAIAAAAAAAAABgAAAAAAAAAbQEAA'
-            b'AQAAABAAAAAAAAAAAAAAAAAAAAAcAwAAAAAAADIAQAAAAAAAAMAAAAOAAAACAAAAAAAAAAYAAAAAAAAAJQBAA'
-            b'AEAAAAQAAAAAAAAAAAAAAAAAAAADgOAAAAAAAAGAAAAAAAAAADAAAABAAAAAgAAAAAAAAAGAAAAAAAAADoAAA'
-            b'AAQAAAAIAAAAAAAAAAAAAAAAAAABQDgAAAAAAAJgAAAAAAAAAAAAAAAAAAAAIAAAAAAAAAAAAAAAAAAAAXQAA'
-            b'AAEAAAAGAAAAAAAAAAAAAAAAAAAAAA8AAAAAAACAjQAAAAAAAAMAAAAgAAAAgAAAAAAAAAAAAAAAAAAAANgAA'
-            b'AABAAAAAwAAAAAAAAAAAAAAAAAAAICcAAAAAAAAOAAAAAAAAAAAAAAAAAAAAAQAAAAAAAAAAAAAAAAAAACeAA'
-            b'AACAAAAEMAAAAAAAAAAAAAAAAAAAC4nAAAAAAAABAEAAAAAAAAAAAAAA8AAAAEAAAAAAAAAAAAAAAAAAAAwgA'
-            b'AAAgAAAADAAAAAAAAAAAAAAAAAAAAuJwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAQAAAAAAAAAAAAAAAAAAAPkA'
-            b'AAAIAAAAAwAAAAAAAAAAAAAAAAAAALicAAAAAAAACwAAAAAAAAAAAAAAAAAAAAQAAAAAAAAAAAAAAAAAAADCA'
-            b'QAAAQAAAEIAAAAAAAAAAAAAAAAAAAC4nAAAAAAAAHECAAAAAAAAAAAAAA8AAAAEAAAAAAAAAAAAAAAAAAAABg'
-            b'AAAAQAAABwpAAAAAAAAAAAAAAAAAAAAAAAAAAAAABQAQAAAAAAAFABAAAAAAAACAAAAAAAAAABAAAABAAAAHC'
-            b'kAAAAAAAAAAAAAAAAAAAAAAAAAAAAAFABAAAAAAAAUAEAAAAAAAAIAAAAAAAAAAEAAAAEAAAAUA4AAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAmAAAAAAAAACYAAAAAAAAAAgAAAAAAAAAAQAAAAUAAAAADwAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAACAjQAAAAAAAICNAAAAAAAACAAAAAAAAAABAAAABgAAAICcAAAAAAAAAAAAAAAAAAAAAAAAAAAAAD'
-            b'gAAAAAAAAAUwQAAAAAAAAIAAAAAAAAAAEAAAAEAAAAuJwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAcQIAAAAAAAB'
-            b'xAgAAAAAAAAgAAAAAAAAA"}]}}}'
-        ),
-    ),
-)
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+        b'eNrtvdtyKsuSILiruqqmu2e6rZ76uUxPx2ytapCEtNAym4eIyCtkAskdyo4tgwQSBAJtgUjQsfPWnzjP89hf0WYzH'
+        b'pfMjMwItLSvdbrqyGyvLZF4RoSH393D4w9/98MPP7z+E/xzM/9yW11U7qbX5dt5JbyZ3kzCL5X78pf76f3NzV34B/'
+        b'jOD/yfv6H//J/Jnx+Cfv2v8KXN5Dx/2e5env7782ayfaVD01/Y+17/M/zjoZHZ/tZotv0//B/09f8J/lmxp38P/5y'
+        b'+PR9eXv8j/HaYb/e7l29l9vFq+/x6YB9jy2ui7vX9H+ibVz/8Lf3n78Qb2D/iQe4z/s8/wj8NPt7f0vHob/twspkX'
+        b'x7yWxqS/sSH5e//mh5834H+gA9IhpqvJvjjeza8/3t8nCD2zwehvm+3Xr6PXf4Dfdq+HXxed/5Cs7mk+2aarowP6J'
+        b'mrIYxaWxwbMv1da9+UBKeW8/iND2vHbcfKymmxDvo3/KAZ2G/1vfdR2UYOYv8EEGEvRTZ0/79P//4MgqMmLdhs/Os'
+        b'zfsGHoy/7AyIb+fWJvBE5abVf/H/zwJ3+fULD26d8JctM+pC89XwSj+6h9+H8VcF780g9s7mx9/+WjcmP1vxZ/88N'
+        b'qTN/8PyjMf6Po3Ear7fyfrv8Je01S/9Zxx+b//c/XTGJwJP1twlVsKxi9MzJkpCHJsfSfFf1n///+zx9++NNV+Drb'
+        b'bvvzl/1qt736+nD9UC5/vtqHy/nTJP208vlq9zx/mRzgL/tl8ry8+vqnq8VqO9ms3ub+bja/+npFpdg3a2B867aR2'
+        b'7j6fMUZen/19V/+dLWdPNHvXMPHs8lh0j0/0z9Jz2g0vhmoi74lvEe/sHoCmLvrm8/X5ZvK5+vP13+ECR1eVnSYf0'
+        b'k+Y5+u9v3Vy+F1srn6uphs9nP6CT73J5vXefrJcR4eyO51e7j6es3/MugA/wx/AI+gzSraPs3Z0/vPVy/z3cts/rL'
+        b'aRun0umaj02x/a5vNtmG23YYN8rphXv35c7qqm4urYotKl3T9v8uCbv+tLajy8QUpq/nYUkDa/i4rufs3yUH3H9wf'
+        b'tqSfuUO/22K+/O+/GBh+C1Kdy+5U8qdgGJG62TC+NVtmG3XdZuMbF/7N9gC1jW+G2SFtt9VttmGtT1w7cMDM3oUni'
+        b'9yjvPqAqcA3RoLgh0J1+KCJBbW422NfqF2B8g7V/UIaY9D0Qo6BLbLa7LbGfB8yQfDnP/7585Xd6rVedosVBfjT1d'
+        b'PkZAP6O6DLYME315UvlertfeXL5/u7u9s7/i9gBL6GN7twLb7H2Yj+c1/5I8VutG/NX9g3rr5SGED50+vmsIKRwvk'
+        b'eVGGyU7c3n6/iycszfxH9C17dWU5e5jN//rR7OWfvqTxc311+3nw+rAAhN7c3lUqVTmE/fznOZ/pXsanSN7Xn0Wp/'
+        b'ANUOzzp+NtfJiRwmyYdiVt3ly3wy22vekj2hX78p0wk8hytjflyFc3cGr6UE2w1D42V1nL9cfaVWxevz8+4FKHb37'
+        b'E1et+GSke1hd5hs7M1uOtnAnOGju/J1+aFaLd/eUJgnQkduTw7zuvMGTx+q5TI1UZ7mhSfw9Wv2ZHNDJmC/cPTe3z'
+        b'xcV+7u4WMwdCbZ9OCDGfujTyfHjJ4Zmyn7+/qWvYl/o8H5utF3DRf9k3NTLgO7X3GrjNIP/42+9JrON7Ol6CvW292'
+        b'ULHfwmj39Lif2eqOJv3VHLfNbZtJRtoXXPk/Om91kRr+7BudxvuFMyH8XM/GoX9kAv3IAVOQ+PW8G880CmPuKLnJK'
+        b'SeJqUe777cjFqGe6KP1x0TFCGOV+cPyc/GqQRfqptUN4jVATIRuZCFkBg3sNb5ZvM6dWHg1c5G0b5XDbXo4i+Px2c'
+        b'5jZ1gqRu7f54Bqe1xbw3dexEyHv6e44s3uv0+3odWYfnqdP4yN873V6297AsxvvqXE9Gdw9TWPEviP/Prp5OIS2VY'
+        b'bvl8fDZdlbn5bzQf/cfXo4T/uzZbjFtekQ7/s3/f0YPhsj6R3nO3803GzC9d0xfLoejoa1uDO4jqfWbDO1x/BZgNj'
+        b'428YOnm3G5Cd//zweNjbhdgy/V2K6ptnqbju1H1ajQUzn8DxD6ToAR+3ldBuUGYLz3wVc1jbTn7DG8Km/H3U+/v2x'
+        b'3V/NBrPFeFtbTge9ZDw6h8fpzd0b7N3rjNzFk4HPn9nmpXmfx7A27fsARvmc7+9yap+24ZMVTwQ+QqcGNPFQng/xB'
+        b'hXnYaDXrm3djYe15vS2dujfWOfQ3AAdnIbjwekJPlujX/MHaHbiyLTcPudpmdH63XQIzzcPbxP7bj2n63h6KI87bO'
+        b'7lyc3mdfxUzdH66Laf0jp8R/4d1nodj4ZAT9v2Zu4E31+v9I6P8gDw3xLoZP3h7z/132AON+NBuzsd9A/e08PTeNv'
+        b'YwH68T/fWw2K6HS9k+G6v3xjeCHirGg9vrP1kYL3peQQb/V672d082F2rvej2Nk2VJgK2VZNybT+9abz0bjb34wC/'
+        b'MFxZjef5Uw9NrmfAo4cA5tCbOLXNaNCuTTd0vRTu+hl+V59HyTsw8D1/N7IPBOb3OLmm7+13xwPrPLpZdkEOPdIxu'
+        b'9s+3yOnUZsmMAV+Dp5Ox9HNoTsZPm+QhZfp72ZtObMbOzH/7nho+eNBBcE452m5sZkCPdA9a99Yh+nAvPC5ZYyGjX'
+        b'Lw1Ke0sQkG7TWyN2+99XWX7XGAX2dP47hhPRxnQGOTYQOPbcvvRvg5LPPx20+bc3gboOH1c7PZn9ntm/4r4OV5VN4'
+        b'8dW03bvd6dwDX6fYbjCbbwbscxOTRT6BlkCGn5U/4/no8qF2Prx+eQIYcxoEYj8uW4xT00GhwV/a2+HkUp7Lxsmy7'
+        b'8D6AUT7nMtDaT+3ZeTTEO7HPcQi8D/rrLrR76IO8+1vJN66+gQsvPL8Tz239YzwTz1sXhONcPG/rnxuEWRYF+siMD'
+        b'OPEntdR58L8Oihg779EYSv2JKD/xpr3C8iYmira9eEUHkcaeOxn7w90zwfpc6JbH37J3q99Xsqe6+ZPGtn7s/mZ2f'
+        b'PH7LlufqQs1t+9sH/J+N0L+1PL1q/Dj9HJ5q8b3wgzeO37H7PxJbJOv21cZ88DzXPUY9Niz0Pd83n2fKR7vsue73T'
+        b'P4+x5T/f8IXse6Z4rO1Y0LhhYfPELPUbWMapfeB7T5+Yyz5+RW04wXRPwvQv8WaI/tcLf7Cf2EXbe2K9GfMaRSxH0'
+        b'WIpGaEdcG0WMHvn3ve8IoWw+yOSCiL8vQqY5IW66FCSIuEz30rwbdHrtWtDBBsi8mPonefyy/b6h/4wj7qvMHLBpY'
+        b'mzMBu2la4PsH+LnKfgHk8HDq+u0j9Ob05tHMNUvG9CRG9cw37xHtHet0ck/V2LvMaqADgZ/47R2ncYd2HqbaQcfZq'
+        b'BPXbu9GT+BHdfBvW75we9dPwza/Vq303toDsv9Ud/sN9tm30TkGuyqxg7gD8O3deyS61uXJOvji7hHvnZ9g4iwb2J'
+        b'Sdbk8wUJKmeJvIv52c3+jiPIOjAJSAAew1XEIcs016BdwZMJb9m6O/4zQRK7L9yOOUxqlHFIFUsE49HMb2CLwvgbF'
+        b'umGXqsCqMUyssUCBadanCJX+NX5iuv89B/6xqOjEwe/yt1kHYq+Aw4tamPFUH35dW4C5OugCROI+0GJgRRQKPsTRg'
+        b'OLUovuDJ5RyB/BoZ+3BaMaAOQOBOYj2DuC0AboAGfGC8rObqE4SR/D+sgviwaO0gVEEz9cubA8hJn2+ZFQFU6kRyl'
+        b'rREt4funQniUP5aQnfr7gwd4cz2gre13Op805qlGdWEX0OrG0Rj85nBd/3XfinTigNmA7QbUjnh8X4EaW/SiKvDHt'
+        b'A6WsH9GhyznyCv42RKctDvl/s65/or5ymbuG3Kn/egl/vZIHB2DkvRNyo8HxfeF6E3+WfO0X4ghnlFOGj/HO7CB8W'
+        b'nhfhR/nnVhG+IJKtInxBiZhFeP+yimHP3YKoL8IXVUEBHlULqqoAjyqF50X4csHUKsLHl4xC8Xxf1CKFX3fvKJzC9'
+        b'xl+gvxzgv7d/kTbPS4Jm4KrEbeJvM093YJNiltjZcRoPO+k+8REzQhUpOHEqBQHjEl7LeShpttCxriCAhul/A3wTk'
+        b'zu5mAwIG5g1LnDURXwnP57JQEvxo+y8UdGTAiJuyVUG6XwNaC7KFibWBhZdrvio7o7R3hTQccq4yIPjzAd34vROox'
+        b'aXPa0qugxClElqoKfV6ANOj7e3NUSEiFsbisjwtY8AL3olAXZ+Ay+5rgvXHYZJeRWHNQMWoj0KzXS41wYkSaODdeh'
+        b'468WfHwwbej454ivvxaPGP5GLZev361VGIu4KMGfDfj3F7AlTBRivKxGe4a/c+TaGbsAHzbGLWSG4wbC1ZQZY+NHi'
+        b'r/5+RHe56cS0qUmzjbae5jPP2bz5/gnzKGS95/uH/zu7lL8X15/u1JbMaKAvWXrXxtxsJ6T3Z7NVeD/BPCmE69rEb'
+        b'cfKy2/ReExxtXaasTGKH0yrg0Gj4IFapWYVdgqrUtxxNYP8/+xvqMSC+zPZP6k/Qn23+Pjj5okMAK2/hjmWMtkDaX'
+        b'fmhMB0gNp/gBv9u+okOpFKf4o/QP9bHP0Q/cP+OcV1thJxWId+AePK/WAMPwJXecC/flhhJ7Z3w7uVKOUflCtU+Hj'
+        b'7+j47RYh/XODhK98dE4/fHy09WLh7NHxEYWPnEYgBP5O4N+cj0upUOX7/xijzhy0O1tSq1QV9G+2h2uSagwX8EjXj'
+        b'05nIFw2fmgbZ8TwH9H5N72IzT96ADri/AtEemakFowWYGfC+ITCt6pH9kobGCY2BoB/x4wR5vhAvsnox0c17J7z9E'
+        b'PH741SjdaqUv6l+0/MVVngk/s4FH/LM3xzUWW0ZmDGvwbwVwcfuewR9Ef3z7JTZ8xgvi7DP3G7yvjAP2dZmcXGnuJ'
+        b'/joIy0xeZ/DBfh2DvCIOH7T+XHxXcDTD3RFws+BfwH5ifWswCQsn+Af2D/JLo348AHlfBdq9x+u+WCDJ8wB+eB4Ep'
+        b'eH3qgPG3Y/QbnChOIlOaP9AfjoPzLE7pb92NAxg/NtlaW3x8un/2MLIpL9FdtcA/YPSDQf7EC46/asK/dP4jW4Y/A'
+        b'by1jVq4W7tl+GPyk/LvuEKikTmLEtONwY/niK6F6XsWKymM35LHJ/GQ8Vp+/LJZHB/4H1Yuy69k/tMiPIw/FOPv0/'
+        b'EB3jdaGvjoWFz/YA7WL3ZGqVMvxvfwgtKaJD9B/uFgx9hKoj+AjxscnhMx5//ozHAUFPYv2nP8RSjRv9Ec7ZlOa8H'
+        b'3AzF/gDeZuZaDB/qLRkL+jhJ4kB9C/xhuuv/u0K1jGhJwheEI8Jg0AP8cnMQIZ+PH9o/3P/7Yivj4jP9uff5Hxn8W'
+        b'eJpnEu3qaVyNwy/DqGyTWFh4At69jQ7k/vXH+mPVT8YH+IoBc4Q5fZLgH+eIv7NF9zuBd1zPECknZCbw1tnougfxY'
+        b'QZPygc6dIv6uQHfPxi/LsavS+Of4Z0Naf42n/9LKTV9Af7M4WOacggMAe/fgfyw7jKTM9G/1H5w0VrEnlL7gbgdjf'
+        b'zbmYr8w059nIUOKfw91x8tBV7o72VOf6NNGO22nrDXZf1BIlfR34YYisR1Sr9Cfu0dWX4J/gV4NtsGSvkXV0nE4wy'
+        b'gv98Mrr9Af+8dWX+/AXw0XNdJJOy3E7PfmggdzqBYuDxpGG9c/1L8+bBuN4c/4L8WOcr812byx4h2OfnH+X8h+L8q'
+        b'83+DlGR4Lr/MYC/Dm2z9GDka+ekL+dXI5BfwX6nKJmosRzgb/4WPj83c+MZClT9G9EWWP3x8FPvF8an8MRc6+bfQy'
+        b'M9dXQPfUuUn4A90BZU/PJ3GxpfkXwUl9jvIf9i/No29ean9DPRj0uBEUf4B13P4qiz/2nn5x+nPjBX5OabwJucJ5m'
+        b'GfE/nTRkFO/oD9U0dF/kPLGQpP9O9WjDL5AfLPa6Oc/GPyY1GNM2+U4c8N40oSigj4/CtM/pBoV5A/ID8MsynLv8c'
+        b'4isKoEiSuNxWZJyb/3LrB/dtGNn7jbJCyL1x1Ib+wMw9iyW310RfGv4HD9D+YvxL+ziRv/6y5/H/j8h/eSPf/DcYP'
+        b'hmtDipuA/bZrMf5DCy3/VaXxb+Cv9t16p8ATq0xoTI77L7L8bxuoIP8B/6V4lwUu6PzR8s1K6AkL/Rchir+GSO+m+'
+        b'gfw37CSeD/Df53j/2T2CvL7MYzChpH4lBzeBPzDO2NhUwr8m7M7Q7X/rmeI2gSE6h8s+T+Oxv8B+uH4NwOGf/A/MK'
+        b'b4QwX5TW5dRETsq9zyjdT/iA3Zfh/R/X/qRAq8OwzqhO1/NU+/2G0U9N+S6v80lCbkD3H8ZhI/MTn/Nhn+4tgv6G/'
+        b'Af9wU+pvjf8fw3zSjSoZ/f8ToF8dxi9u/yf4HgP/Y5/tXSfmvfbv28/QTU/yVybHK6CdPv4uc/8XtH9cXscMOw79f'
+        b'4fo3VvjfA/+lLuR5UIXl3USX6den9ptCv/uuhn5jHn/O0y+s86TS797L4Y/T78EIdgr94pPfUOj3ER0YvIFk+j14n'
+        b'H6d79DvesZ0KqPfNP6Btm6MWpz+GMVx+X32Evrl+G9y+nUV+jOp/Oc4yvxvSr+RIWxXNv6Twf3feuI/Uv/3rPMfG4'
+        b'B/N+zCl0p8NGqIGitM/bc0jsv9N7r/uB2lwdVSnKw/HG/SKGi2/hBs+mL8R+u/gf9NVsL/jjL/G/RfXfb/hP3dEEN'
+        b'5zP+m9M/8l0WFWUo5/wPgeVaLpPrfiYF/Vf8P5KfG/9vVZf/PFfLDX+jkBxFhzzR+Afq/WtT/1iX7x8rbPxftJ9D/'
+        b'TfIo+X8+t3/Ap+L2Tzu1f8B+CnT2U13YT/3v2E90/i2+fzn7JW8/+cJ+Qm8a+2ff18DX8/aj1v4S8KEyf+r/WojZP'
+        b'61s/Yr9JPxH2D9m/+xl+2dk6Py/OOTwmf+3nuOdzyRKnv6mjG4L/p8dhLL/V6fxlxBksU3k+Mv6ovzDb6ZG/u0Odh'
+        b'JNl+XfG1LlX5JF4VEQoT92dRIp8u/kJ3aNsJ/ICvQPjnxVf+9OPNUsjX/r+l6X8Z//XfnHbJpM/gn9Udfq7xaXfza'
+        b'S5Z9ef+Nfpr89rNPf7UQvyvo7738K/d1L6IlhwRb2Z5TzXwX+yz2c1z8E8N+yk6KtnP4uN4VMlPR3ucHxWv2+/i7l'
+        b'9DcdnwA8soN8/E6xn97X356sv9n41H5tSeM3otZl+3/naex/345E/CDI8A976ujsf4H/gMePGf22DBSr9j+qeHn8u'
+        b'9R+nWjsf8fgVrUjxV8APm580P6v6+x/XHrP/t99wP5/ke3/yTv0y3iySL/ktFfp99HQ2Z8NcC8V+iXx3lPod1VuFO'
+        b'QHpV/HjssK/fqk7AmhkNHvqnzgiw2/S79MpxbtT5i/xv48CPtzmqNfJf7D/G83oqvM4u+Ixd99kTFm449E/H0nx99'
+        b'dbj8ZJS/N/3D7dXli8e9Y8n8xjZ+nKfIsfm7ZBCnx7/bpqZcWKSXrN/rlxCdhNlWa/4mSAj7GXpR+auC/1c4V/hlb'
+        b'f8Tjn/GOFOlvTvPADHxP0vwPjZ+WHnlZQKp/NxSeW86Bm8w/WAD/Eh4AjKpxNYmfg/xcszXdUZvDh/m71h345Jyo8'
+        b'H5ucP1D5cdJKz9EBU2a/6D6P34p2A8j0N+Vur8NUWIvJ/EvXfzaCI4F+GAwxz1Phhfx4x4uFe0Prf0k2V8VOX6usZ'
+        b'/o/Esa+6XckO0fMX7TOGriTx+3nxx1/mD/RkX8Ufun2pPjPyJ/AEqT2U+NJH9w0f4hTNJj2X6/FH9y8/EnTn/EdDT'
+        b'202POfvKp/zF7o0UWvuR/0MjVBfnn+IFG/q3KEUoLtzL55yNF/vlJvWJO/qnx8yh8NE+JsBbyrw7yz3dl/SPkH3k0'
+        b'63n5R+2n+OAHot7iPfmHaPwwyT9XpfzBy3v+d/QB/e38Mv29dzT6u+EmelHS3+RYrSv6+xQgEiv6u6nmD0B/twNH1'
+        b'd/VpYU0+jsQ8k/W34GI38Xf1d/ex/X3ragfMD+gv4+/LH4X7TX2f7wS8Tc5/uFo4x+RqFPN2f9Vv0C/FP++Ee3z+K'
+        b'f2/8ptauJ3PreqQzn+Ae9k+9f8vv3/oot/OLr4R2L/u9H37X8Wq0rsfxq/uES/BuVJhX49N1bp12/p7M8y4vybo18'
+        b'PbCWFfr2gXFfpFyRQoNBv7AV7IRQy+vU6nH7x9+n3pKNfv6Wh31VCv75Mv0ShP6Y/IuZolkpn4T/w/Fks5c/uIh4/'
+        b'IqtKUj9jMPtDqj8wbefM7VdRf1CW/V+Txo/m+fhRwOoPnHz+ja3fLuTf+Ppd76fn33bv5N+o/UHzj1yflT5Rm5nZf'
+        b'79P/o3qn1+UfwtaePnL82+WNv8W/Er5t548fktXP2AEt5r8W6WpsX98LisK9s9p+KH4kT7+BPg7Bdz+ieX8W+xz+6'
+        b'ks598cHDP7pynbPw6qauoPtPGneb5+gOffHFbjXLCfMNOpWK5/4vm3E8r5Hz85/xYr+TeQf5r8W5zLvwn5V9fl3/y'
+        b'uWchf7Gj+IjRU/V33efw9LuTfTqIU9ifm3yj/1MB/T5JSl+2nf4X82+zn5d8S/f2R/JvQ36fyr51/W0v5N9n+fDf/'
+        b'5gQf0N+/Sf6t8vPyb0n87iP5Nx7/aDp/Gfm3+e+Qf1v8vPxbQr8fyb9x+sWn6q+df7uW8m9y/jjW0W+Sf3NiOX98I'
+        b'f/G4he/fv6tl/N/af5tpMu/9f695t9Gvzz/Ziv5s6L9ckrtFyV+BPCmYj+J/JeFFpr6x4/Gjy7k7/T5t3z8yP817B'
+        b'/F/lpfqn8C/PV0+bdC/Oi9/FvPQmr+rZC/E/m3ni5+NNTl36wo1ubfLCvvf/zU/Jv1u+Xfgr+I/Jv1r5Z/6300/xb'
+        b'/hPxbrMu/WcmJ6988/xYq9fOA/4bQ3/1/rfyb9fvl3wZ/Gfm30e+Qfwt/t/yb9dvn3zj9rsrIUuk31uaPtfk3Gmjx'
+        b'P5h/i35C/u0hKubfDF3+LWWq7+TfaP3monh+Rc2/VXj+zRX5Nzeff4s0+be9GGot599q+vxbJOq/5fxbVNPk32ra/'
+        b'BuKfln+LXjU5N9i9538WyN/fmSr5t9QtabJvzV1+Tfwf5j9Q066/Fvu/Iqrz//p7Je9p8m/ac+faPJnl+ynmi5+Rd'
+        b'CjJv9Wbsrxo5O2frtgPyHJ/uEysZh/cwm3v2py/MmIdmr8CJWdIjzgj3YUYPNn/kqWf/NHvyT/xuqnP5R/q2vzb0x'
+        b'WqPm3gvyj+be6gXZq/s3g/fTy+bedyL/tviv/cEnnfz/q/G9hP8FQv3n+ba3Lv3mp/yzn34T/kNPfb6OkNY2sv2Nd'
+        b'/oK8jdT8G+ifhkZ/k7fk1H+mv+GdbAle8F39Xfu4/hb+K/DP9/X39pfF72gPHNX+byrnpy7k3/ykC4Js/6/KOvu/7'
+        b'if9dqT4B1BHrInf1b1Ayb/VSZTPH12un3/8cP18cn7BiD5QP9/6cP7N1dBvzYh3H8y/7XX5txoJ1pr8297V5N9acv'
+        b'wpy7+tdfm3+m+Wf0PV9/Nv1P4hP6X+6EGpPyJa+yfS2D/rrF9VVn9wJoGIh+Ti50L+kd3l+BGTv/2zt1LPT8+pTaf'
+        b'Gjxwh+Y+5+BF6VONHpPIq+g3J8SPQf5r4UaeiiR/RRqsfjB9FmvgRqbrF+BGtnyKLYv4six95cvyIVBT7CfT3G+mq'
+        b'9dsa+6czN0a6/Ftif73K8aNE/vsyfMH+0cZ/RPzIO2vqlwD/GviaX/ro+bfI1cSP8vaPiB95b/z8shfL8SNx/o1U5'
+        b'PhRXY3/jMH+jBg8keNHKDpq4kc13fk3rhNT+ymNHxHnY/Ej71EXPwoPRI0fveniR7DuVzV+BOtX4+c3fqeqxI98vt'
+        b'a8/lhVbxi84cvxo9jrjj6mP8gXnf446vRHIv8E/1+Mn1P+8446/vtw/MjxNP43yPRY9b+nJU/1v9909qffKR9U/7v'
+        b'65qn+94F0fcX+9FZVlv9oyPGjVfXoi1aAP8v+XH3R2Z8C/2D/v+9/X7I/yYftT1LW2Z8xWVVV/b2ovursT0/V329p'
+        b'UZKsvx819ucjquvsT+/R5+6UrL9XlWPe/r+ovw+6/DGONfovwT/afUd/g/1Jbj8cP/I0/pMX718/GD+60cWPvHP1q'
+        b'Ikf3XiBGj8CW18XPzrq4kec/uX4EW0yFv8a9dte1v9jdjdL8/c/s//H2y/t/xF+qP8H6D+bd3PL9b8p+i8urz8aif'
+        b'qjUa7+SOycw/vH8PmTYISl/IWoP1rXdPVHOBLwUv2RidZq/RE2dfVHwLVS/RE9f8r6b0Rsj7P6LzX/zOY/dG0R/7L'
+        b'l+BfMXxP/CpN+kbn4F1no4l8jef94/AuPdPGvoS7+ZS1HUvwLifzfSKn/V8+/RMx+xcJ+xbn859ou0B+M7zqcVCn9'
+        b'VDk8tV+DrS7/aWvs1x4JVPqzdPTXDnpF+5XRHyrkn38a/dWwpv8E93so/uX+Ex+nPyPS0B+q6uivaRTr3xj9rQr1h'
+        b'38B9Id2tV9w/gH8bxGTaGX2k8nid1L/LKq/af6d6PynkfuO/1ST/SccTXX052roz8e5/l+CfoT/X+f0b/P1l3P7dz'
+        b'l+kPl/OIWn8hPGKtAvpb+c/5f0n1hV5P2z8/7fmkj1gx3zWNw/uv6u7H+43Vz8eCTXH7r4+FH/ZWRp/BcTG8X6gXH'
+        b'FFPFbPh6rH9SOb9H4f1dTf7Dg/hvGsv82sjX+l4tb352/yfOPqavfSvxPgLfwQq1/JEEo9z8S9DMV8w/k+Vs4YP6b'
+        b'm80f/G/syvwv6kfdXP8q4b/ZbE45/03x34X/xkoFcvFrdv6lVeifR+UX68lpSvSj+v871j8k6rL2ntT+SuxPGn8/u'
+        b'XL/LN5/CUdK/yWwfzu6/k2mKD8w49T+Xc8NV6lfoPaXuXQL9m+jYrebLz+udiVb9h+Xvm0W449ONPKZ/1PJwZtRyN'
+        b'u98vFNZv8t/a5Z8B8BfxMzVz9bZ/D4tGboy4+/PtuB0j+qY/L+TZ3UfgX6NUX8w87qf2H89dgu1i8C/konV/J/Of5'
+        b'tjIr1y0A/u4kmf9M1S8X+XxR/fP5m6n+B/lh6Iv8byfQTmBr6t5c+239brl/BcVuT/+qK+Esg559sbMjxE1G/giaa'
+        b'/EtbwHcYvIi/mKeWKn/wriOvX+x/x/Rv/a68/3T8k1OEJ+HSTFrrtqT408jk9csjWX45eC+vn/fvwjvnLTz5LbpfS'
+        b'fx56Dr4VOjfI+2/yeuXxPpZM+Qi/07z/ZO4/2KjsOD/UXgzlOFPSMTfT+sC/dRg/jn8Cf712z/e74r8O7aXZqH+md'
+        b'L/Y+PNjEtZ/Jftf8jiTzirXwL6n9qbcb/frXbl/mU2Xo/V/mv5+lOxfxNz1a+ZjzL/gv475c7PmYL/pmaUix+ZML5'
+        b'jW2x8R56/vXytTPv7kh1J/ePwnlW65NbvwPrba6V/m52Pv3P7GceDgvzGbHx438ioTjP5B/DLXbeQ/wP6icav9vW0'
+        b'dYrS9QP9TwX9hyn9U/y1dxMFf8vHko3y+AP6nVlK/R7d/zc1fon3U03+dmJp5Ie1XFOLUpZ/ID9E/1FclvOvoc35J'
+        b'5Tjt3ZLkX9AP+VhUX7Q8W3F/thUrER+5vp37Eca/ckDJTn9Cfzf3qrnJzBt6qjYLwsx/0mWP8ZAP9Hd46v/IPNfuF'
+        b'zo1j92eP55nOIf8Oeg8O7xyZfoL6DxT6fYv0La/yGXn5z+rGN1UKC/8Rx4Su4/JujXwXGh/p3uf3uhWX9lWsQf8N/'
+        b'QDm/9N6Ocp/9TPFboF2RSc3T32DqN0vkD/ieOpn+IAyxM5acTyPIzDMc346fWKZT7Jw7s017hv0L9leDfePJI7u9b'
+        b'Qca/tP+II9tPjH+ss9MOJ/n5B3T+AzZ+LI1/G4XW+dP9xKiGcv9H6/T68uOPu4dc/GhZnjmq/h7k858C/8tuQf66d'
+        b'Pzwx/vnH6X1U/0ROnivyF9rWT6+PkUlK5L3/1acH+L1syduPw3ToLj5Lv0A/1V7Gv6bO8ei/oHx8fzlx6edPD7QT3'
+        b'mm8p87EPGrhcx/Dh6q9R8Az/VHRa7/WFga+98S9r+1lPQnQTON/TDMyc9E/i2HRf0H/DsU/JvTv6Gj8R+sk+I/0PU'
+        b'PNPbHwG081bbdcs5+dpfcf+BEnK5/ztdflvXnAFfHzalB90voD0n+WZn9wOSHW5AfdP7WQrX/3Xa5eP4K5h8OVf7X'
+        b'yA9KP61qT+W/3rLWe+rI/EflvyXL/wT+NFrq5MdpfbdvnQJZ/q3cpVR/k9BfexoensolK0AS/wVDK1b4z1H4j65ft'
+        b'R9g/qPVarRy5fkD/NDquIr/gk9dNj7O/BeQX6N+tXn3Kss/2P++y+Ln5Vz83jqFQ1V/dxX7h+6fcVT1L6ZjOEhaP+'
+        b'iP5WjAxpLtp9uoZ5WM1+kj3a/M/kzox+H+s/B/egMrUvDXK50Cxf9wgorG/4hDhf5voya9giQ05PEV/hH811X0J6x'
+        b'/YJRU/8PBOf4xBf+0NP5HS/B/L9Of7QqXicX+naL/Ms7FP14Nxf5pn41S7vyW4J/RQBN/6FsLzfmHU7fo/wD9BWF1'
+        b'geMC/8wtHj8YyP6Hdeb604pl/Rk4DD7jHxPW38/X/wn9GYdhgf/o/FvF/QP9ObNi1X6y2or81Odfh26zFFcK/Icrx'
+        b'qlM7R9Zfw4o/3D5N8rk39DtW1QeFv2PeHECC6BkSP4r2C9zxf+5jVoWvnXCbrWV65+87PU/6H/0nMdJr/8my+9NxT'
+        b'kp/auB/3otR+N/GEs2fs7/sNCnh+XWLVlZ/i+ao+qC+Y9Bzv/oW+2e2j/6qPM/RnVFfsP4luG/hW/Z+qn/YeFgocr'
+        b'fSv84Gp9bcUWWvwn9DGT/wzgFPRV/X0pGpPgfB6LxP6zlVON/9Pqa+deNNzb/Zk5+oKMqPyKRfyQ5+3uY45+k/1+i'
+        b'P7Fcf1L2NPZP39LEzywcqvID5lQ8v6SXX7T/zReV/1Gl5wcnQ95/Kn+IRv4QIX+8QO5fPBpw/unJ9kMTv922ZPyx8'
+        b'+udinx+O7UfLNX/SOSnJ8uPQv8SU5w/6uvidzr/w4qPuvqZlsb/8KxR/Np8zPsfRlzp6+yHVvjw1op3sv/BdVrB/9'
+        b'DKT7Rv2tZ1uRXvZf+jbsTVj/kfsO/BaXQu+B/DnPwU/ocR7wca/6POx8/5H016fe/MkOgf5Cc5zWn8M+9/RNWWocr'
+        b'fulJ/yeTn3aA/7En986n/WWlaqv1QN/j4dZn/vOCtaP/S+nVf5p+0/718/ldPP4J/3jj/kLLMP01jodo/JDrw+cv+'
+        b'BykfNPr3Vel/QOv30ntCq1L+4U3Hvy21/9S44gn+8QI5/v9Fd39DYXxRf0409jepevr+V6r946Ny0f6i8utV7l8l4'
+        b'hcNg9ePHaX699R+8VHKf5R+fXIIHwv2r4djqf8Br3+oeNG8FW97sv5V+mcI+udn8nP1Y9rzO8r5NSH/YqzIPwz0ez'
+        b'tetcsy/SvnPxP6JZUSmXXl+xMA/6uyGj+M9q9GkKd/2j/Vl89vCvrzOneg1Ub5+CcKc/WLlTWTX6/GalK23vL2/09'
+        b'Yv0t09BNXi+cXHkF+Ho679k3rXMnxL7nxt7Pc/REWrd9tFuTneA5Khe9fNJDsH8840/hrOSe/CauVLth/tP4l0Mmf'
+        b'nRL/oPWTBf1N5e/r9HC4keQvjX+8elFVsf/I6ubT0hnJ/D+g9Yuc/qM0fgD665i/P0bU/3Qqrx/BP71/iWjih16ku'
+        b'X+GVI8a++XgDb5Mc/hn+cetGn9HO/f8Vm4U7P+jx/3nV7n+04/XMv8n94947vl0K+k/av+/quu3KP25yv6j9VGJHw'
+        b'7dQ+lcVvbP73xR7f9VRelfwPlXsZ/OXiJ/Yln+hLXVKMr73xR/K38/e6seZP/TN0wmf305f0yE/CWZ/AF4j2yXtwD'
+        b'vyPYvjne1wvrXgL9Yk385epr63cZKu36d/6PiD+SXD3vtBkHe/yHVG16/W5X9H4fEOyX+APKnMrsNS9n5Edh/A3lf'
+        b'vlzftt4QkuJ/r2r8pl0hZ0V+KPfvVLT3V0SGOP8k+iew8087pKn/pXfHcvgo0sDL/QtTeMfUwbd14+fPX1H+Xd2WE'
+        b'vkj1V+efLRX9Vfny/E4zOEvovqXkX9QOH/eNSX8cfvNO1YPBfuF3t9Db1+ttM78/DOvv4xieiZjbtB6zxT/vP4P0F'
+        b'XK9a9HSv1jtI0cxGqKhA1K52/O7oYofE3q/wi/P6+2OFcONHZpiL4C1MBaDav0rM2C34lS4UWA7qbUfDSRw+8ap//'
+        b'RBNel84902rhY/9pC2vrZ+1z/lCU9P7RBmvrvM34z72X8eWz/qqJ+Mnd+CHjdV+q/G7HcPwDx+wseR0dP4r8zEvXf'
+        b'3VGO/jGtXzbMW1n+O/T+k1X1vlHgX7R1T0nokvffC4T+KMcF/UH7rxxZ/a0RSfvvgvxie3f4Xv+BrP8cv//oDsvnh'
+        b'9Fbrn5cnL9tRj+Pfrrv0U+go5+yjn4af6Wf9+kH9u8kcO/I9u/vQT+Vpbg/Q6xf7h/5S+mndZF+PrEzuUX6idiBzw'
+        b'L9VJj6/iv9/IXSz28pf7yL9POgpZ9ARz/lv9LPv1f95VzWX5GOflwd/Zz/Sj//1vUXcfxT7vwPvT8c8N88l638+SH'
+        b'avwT4hF+s7Ur+l2WTXP7paAJ8Y+Ufcv7jie6f3/Dy8aOAnl/0giB3/ov6n0anfM6PT+OvwQGr+++Y+fFbdHyzbebG'
+        b'79Lxl25HM37XPKvwjdNanf9yNynAt2n8xdbAe2dUhH9cLKMTTvsPRmz/AP7O7ajweOVqxt+HmvmfHA28iytFeDc8R'
+        b'aJRDuol94cD/NnQzN9uB5r9M/ua8efWSjP+MtTMv+xr4ENDA+/jqga+6mrgH0hh/fz8O6/fCy3vnPVvoJLeL9z/Hi'
+        b'WUf83PPyT5u6iR5/+A9p8a4Xz/c5P2T7WNvSI/DBy95fk/oPXTo0L9NIXv2NhV4M121Fbh0Qir8EObVBR4axlNVPj'
+        b'eqKHC92yk5k/9eKfi/zH0CvgX9wfH+f7B7P676EYZPxqNcKSMb9lGvn4U8/iFuBU9jV8AfDDy1Pl7duH8J10/WUZR'
+        b'fvwO79+Xuz+rx/o/2IapwuNoKsGbyfltbOTv32L3L5Hc/i3Y/i+TvuTy+ssjN1Dm79t4re7/KTrL8B7bPzftay7Bt'
+        b'23iq/A4mqn7H+b3f83gB7ahwlvt6EGFD0ZOQf/x/V9K+x/VkviT1H90RwKOP9OW41frJH4l95+o0f6jmvPD9PzSFq'
+        b'Pc+TlLnN/0c+c3af/2iN6RmuvfTs8vbRnxkp58fsnMn1+i/RdwFUejujh/cm3EyfmtXu78Euvf6cQOZmf9jdKdU60'
+        b'x+8sd3wFSDhx768Cg8buA2CB/bL78YGwCQd+B3AmGa439065YHXZxj5T/MkkYxUmrMal/WjApif6nsv1o6/rfLMX5'
+        b'WTKSz8+2hf1Ccv0bxfmtGkrzP+swKonzy1n/f4H/Tg7/TP5uE/lbluXvSNB6In8NICiLnV9k/f890f+/ivC+lvT/J'
+        b'+L8s91L9ReT2fdgN0W3azNhf0Y/dXee9O9fZftP1+8vAEeEF3UF1Wgv+ufGgCM2p6BXgvFF/NqMc/Wn6y7rPxaYmv'
+        b'qHDj6q/e9JMCrmH2H/Rsn9A63c/UELFd5BPU3//aHu/NkAa/rvG0Goge+K+i0/rX9l55809eM46R+S6x/bszT17yP'
+        b'1/FjWP8TM6k83c7TjNuUilz8wieb+RxJMi/kDgB/p+o+NbXH+Gkn1q1as5N82c379dCF/4Y4JP//hlHbS/E8hP3/G'
+        b'z28K+KhWnL/UP6Unn7+xMKd/q7VK819htK/x/M/wk3T+1crVD0nn5+gNkFL+Kss/gBEg1/+J/ueDT/L5u7inwMP+O'
+        b'Zr19yy0zs6fi/wZadfQOEjrP0T9kdvjdUrDimb+jvb+Bvn8Dio3NPkjzflB7fnDDq3fJDx/LZ2/pucH+fbJ9Svmqc'
+        b'Hmb+f634kzQXn6Y/UvMFYjw1/tbAQ7dtYFH++z/VsGLj//2P2U0b/bMVkLbRl/NdDfXFVL9584T/0IkUL/iGgI8ku'
+        b'cX3baFR/VoyY7/4tF/21czs6f47KZ4z+zaurPj9Yqbp5/xP1loV3snwj+o50olTT+QfdP8K8j8z9BRf6n4y/ePX8q'
+        b'3/9KKmaxfgPox8yf3xD160L+uO3vnl/V0g+tn1Xzz66p1N8PQX5p6MdpXzP64fGGJH9afuXnt6skzX/D/HX1n0600'
+        b'OA/dor1PwBv40iTP8/X/9lM/uDRSiN/Hr1IkX9nr73m9kfpPju/DTKJ539Roj8CoF8LrH0mqjL5B/Qj+o+4mfwa0P'
+        b'MzLAEp0Y90fmCe7J/J1s/7hzvHlXR+PKkfztW/LNTzL7WzS/h5IME/yfhDeXwRfxkK+yWU8YeDoab+CjjY7qX9nwT'
+        b'/hs5yXey/UbHboab+yHWL59f08gfWv+J2qlOS5P8yGvHzL1NZfswsftbWLO0y/ecGL5r+70J/Ezen/x2mp9BYlv9g'
+        b'0yr15+FyPcdBJj8L8nuZ6S+Q/2in1q+TqlnkP4l/bfn8iBfp+ser/CuN78r6ExfsL3H/pqXhX1PHP4X6m6T+a8X3v'
+        b'8B/cXH/NhXvXJX1v9B/1Zo8vjh/M8/1X+P3H1R4T7ki/SBPIz9D8qaB53fiYBk+XJVtr6B/AH7p9vAmrX8R/I+jkN'
+        b'Wz4cV9Wj9E6Y/Vmkn9oyT8LzL8byruuaKsH/zvOvdfHz/J/d+4/YgWOfoLFPvjEeBnVlJ8kNa/uA7h8qcm21+J/el'
+        b'm5y86tP+9TL+J/nc0+0/tB0V+Af3J8iPtX8f1vyXrfxyHdkH+SPIrOz8myb+c/krm7+Dv2s9DS1P/jCPF/k36FxTl'
+        b'f+jg4vkf8B9PoUw/pvCfbY39w2pyYKxQXj/Qn1VYP8iPcGDFefkB++diXuMvyc/G2W6vO/n+92z9I836bazU7zXAf'
+        b'gq7wvuX6q8S/6cn49/WyR+Chhr50TM19oONNfdXkOVWd39qt8j/FH92S61/Bf+P938IdP7bTu4/befrx5P+zZHcP0'
+        b'Lov2ik6X/tkqOu/7SmflxPfx7W1M/iKCjWz4H/0VX6Hyj9O4T+MJdrtf4WB11N/8oG4fV7dfn8DkHtXohy68/0X75'
+        b'/iIc3LH5Uk8cnyxqHD3T9R0Yy/q1c/4SC/2Ll+Hdtas4/NyyLjd/Ixlf49z38m1hzfougTQ9n/V9S+dVH2f0naf+U'
+        b'fmCn+EvuTwH84dz9J9iZd1X/Q8Rv3Cx+E/D4i7D/Q8ug8Rc3jZ8ELKjVpfETfv/Tk5vvf79j/Yswqkj+C1kbEZ3/O'
+        b'h8/Mdn9Ny7W3L9nB0ON/RxZiv3suFauf2Gi//P4N/P0E8n7XxP7X7dy8YOuaj+gva05P5fYP1YOPm//8POvxKy9Y/'
+        b'94OfkVdDXnf6sus19wKI8/s2LZ/k/sj7ViP4D/Z2nkl0eU+tN+BbMzZoX7B4lf5/aTKY+/dAPN+NFesX9A/7s8fiz'
+        b'7zyB/lfr1fsVahqr9E0U1bj/z+MlJ3F+HUeH+X8l/lfsfhCtzyO2Xoy7+Ymf+C+ufrzm/uXa5/NtWpPkvXd7/1/4k'
+        b'xU8wCmT7J+Ffq2h/gP9tKfUHoH9Bf5qK/o2iJdPxefs9ob+RfH6TO5XF81fTnP7MxU+K9hPqque3qf2uyC/30Vox+'
+        b'61e2kn9k7hMKNAf7WkC4+DHity/ieeE8v4TpjQFeMKLVVY/vAweLVSsn3bHNssfJ/ZHYv/2ZPtNzD9oaM5vd+y2q5'
+        b'y/wu2uWr+c9U9Kx5fwb+b0RxL/yMUvQlMn/3Pn5xL9Eejsl6iju3/L1NqPtxr5tbZ4/X+gk1+ubP8n8ydy/xE04v2'
+        b'TRauf5P54ousfhnT+W1T/bvwm0d+x5vwO2vU09gOYv8x+cHL905auBr5syecfkvvHzLdi/2yqfw/cfoh09sc+Z38Q'
+        b'2f4oxs9z+Nt1+g5Kj/pr7Q//F9ofzV9of/i/0P5ovmN/TJDSP5eOb+jiv0ut/6+j/4Gpuf8lkf9S/zvF/kvsZ2Ohy'
+        b'X+o9J+d38qff69h7f3BXX38Q9W/dZ39rj3/q98/R28/ruX+gQn/N4r+g0X1r+b+GKMdaPinJ/hnp7u/ePBd/ivY/2'
+        b'J8z+gz+rV1/CPdXyjx31rmv7rJ+c/Kz1/nPyT+uyv7j/n8jWR/hyiHPy3/XfIf9fI7f/+1WL9LOP+4Of6Jxpz/Cvj'
+        b'n/JfDv4ktBi/8D9q/e17zlPy5uH+qtkvvn7pL8588/9qT86+tKs+/Wi2Rf0U1M9q9EKE9oiDRn/T+hLR+zmX5b7Tu'
+        b'wNtECr+Ouf4MogWln7T+I2L2G2m7Do7E+Zud6Yj6A5p/t5P6A8L7L9fM1d4U9S9EjG+6rP+yPH5F2P/DYv7PDOPU/'
+        b'2Eda13ef7mm9H9M7n/P1w9Q+VPntJvmvwJGP6e8/W+y8XdF+wXGHwl9wscfifHFXRnmJzG+yfrnKvYvo19b8n+F/K'
+        b'gRbmean2T5hXojqf/COo2fqfEbgC/YT6j9BjZhXZAPpUJaP6n6Tzg5f6mxX+KuJn6l9t8G/HUayVWzif0K48Oaatn'
+        b'4rH6T6m+nqL8l/k3s9yOP/yjyU7F/T6aIf2jsJ6LVn/n+34Xxa2L8RcL/qvxe1zTnl211fKB/FMj9TxP/09PYL8n9'
+        b'F1Zefozk+yuS+pWOXL+S3B9mtFlDhHz8Jd4H/cz+ofdX0PoVk5//DKa8fsXX168YtP/lC0dUln8N5swpcFn/44eYy'
+        b'48GvT8NZ68Q/Vsr7Ex8xOtvBP7o/ce8f6eDO/T+GuH/J/UrbbwDshfwVpurI4D/kvW/SOpXqrYBe8X7b0flhui/Xm'
+        b'mtef9jqX7GjidNFPH50/tzePVGab2IXXRm999s9qjZZWstVfykfueMxf0VNcG/rVT+ovz9f1n8YiP1P65gwptiY6l'
+        b'/c7gS+X9AY+K/UPnN+8+L+hlR/1sT9b84SPOH/gJoRMRvlln8ZgtC3MjPn97/ECj1V+N5kNwfjZZJ/Wh8u05K0nhp'
+        b'MK0fFvLzCV2qv0HRA9iQXP68lbj8p/LHpf3LF7L+ccniTJB0f6Kkv6j+cJzkQDI++0NXF7+KQX8N4F/yFHslVItSe'
+        b'Dp/UqN1zqOk/tlFdtBExO5w/k3rH+se0P9TgAiPJ/L6rcrSlOuHEK8fgjW4tS8IbLpNqj9QDNM8zFH+h+8fTJPZfz'
+        b'gGSEOs/8yEBEP/IsaI1T81yEfq/9P412iRlz9gfw8DJzm/HQH+KfxqWEX1mJ5f24n6f1g/2tDawxex/1R/1x16foB'
+        b'eaQ8yn4jzbzX4Phm6RnLKGLmgv/3dgp4fQMCfToXZNOz8AHy/FoKpndwrQvX3ecnGt+CzRcAeZOPjwLXU8QOLnl8g'
+        b'ooSeJogp/ojAX+8o7p80l3cIaegX7He+f6M0/sHOL7jS+QV6/wR+qqX377msYJDqH7LKrh5h9Vusf/vIRfy7ifxut'
+        b'xj+4p4pzZ+eXwD5M8zfn77k8MJGLZlMf9L46cpAydWNvLaJ3t8+m8cS8QQZ/fDz42L97P60sNYorB/I1J9TG5vLT5'
+        b'g5l58K/dDzG8r60XvrN/LrdxdU/qCWcn/AeoVcmyPaZ/3zqfxcuutEnXFus+k1gLO7Nb3rvXh+hdHfA0r3nwj6S+f'
+        b'K6O+Y0t85oT9Mg2lAf70c/b2tqnr9xfhvmtQvxuL+lQv8t6dnlCdp/JwEc+Te3dFwChOUTT8wAlo/jhu68xeNYXBT'
+        b'OlXTO9XS+4vSS1HS+8PW4eNjrn8Tr98MjqUTKtZ/lnFJ/Ijz016MXbB/U1kd0/EPVbwa+vdNlg+Pb5huJgFB+FDkn'
+        b'1UptrTnR0B/VQTtxNL9NxV6/w3X/9n9NzNSKpmoeP+AtH6p/tQ7KudX1Pkz+VWYP20Qrpl/S8afYcr1r29i/vfZ/U'
+        b'fLN5JcH0PZUNBf+Lar0PpzwxgxmqXyx74t0o9bovTbR0bAN+CTweF5/Wsk4a+Sx9/hPfx5An/ke/i7MP+32P7g/EF'
+        b'H9iyd/JTwh/L0p9YflxvH6qJYf0zvj+c/uft7Xn91/AP9NIX88QPp/ulHH+gpq7+l9csdx3fTnnZ+kr/avDUf2f1n'
+        b'foO5jKxoeVqk/8ojvb9os0aNov1E+ZegD/NvHPws/FH5pc7/pYVGH5z/sYov1J9n+EPy/d2VHP5E/fnPn/+vgH+0d'
+        b'SvJ+bXc+bfSry0/mP2Eytz/K0Uxhxf2A8rdfy3hT/SfWyfyT71/RSv/Pia/9xr5fWH+l+Q3xx8q4q/sgeGo7J8xLT'
+        b'nK/Vs0psV//i3J7+UH5TfDHynr8Id/Fv78yvE3kt/XjP6C/P1Bqv7+i5Tf4v63ltj/3a8mP9q3T70Py+8oOT+zT/1'
+        b'vtI0S7yG3/2Txc+Xfj2z+mEsVUW9+Yf4v1Uvnh1L7G0vym95fxWVKTn67Ov1dmD+FB/sZUV8xs5/fwf+H5v+YjK/o'
+        b'jzMq5eZf5+P7CEnjnzn9IkF/xnfpD8YhbEc5zi7Sn9Evk1Yi/0yp/snLxV/o+OB/EBS7sv+Rwz/6vvwzuVQRZ0vek'
+        b'X/s/u1Auf8wiR+ZKPEfNf5zjn5R77v889H9a9+ue6ilxL8k/H2X/mofsV+Pmv17Jq5e/vHxsXr/e0u3f0X/Mb9/8a'
+        b'+3f0X64fdfblAefzE7/w9EWJX0D5UtIxn/fA5VZDvr/Ic+4BbL8Q+Ow78AeIYmN4shsD/GaecBkrVrIFk7AvFdkvw'
+        b'aob/+/PXnrz9/2T8myuKXlx7zn/vAfP8L2Y8nhM6FH7xMhYOjHRtrpxKn7Uy0PzdJbwQ6cpwpGhoTzQQTLyrJXrrH'
+        b'l8YT2rOW/Db5HoKyn2eEsqigOmccp/HJevThlzaDpB4Ja3Fko12m8tOfXjoBPVLX6Zy0yzOi9Hh/TVYScnBb3T52n'
+        b'oDm5EP9/odpb1oSfHj9i+QXR79dUbp+I8im5acxEC1UfST2/8L6LeRrdlG7fom+tvRjfHElYKXoPub5zvxQONvKKe'
+        b'O/4CK5hinRG25h/c2L9F9jd2ebl3YS9r+Z0Vd+/bhAatlzY5ehRsevOEjvVqhp6V/L5MMgRait59VquhOP+fVHBab'
+        b'Ifvgl8/iivHJJSsJN7Zg6rJF5im/T1z2vbDNJZ2rWoKWaOFuFlnxea/H7ol431dY6w7cO3Ful6yfxR19qsDO37D/T'
+        b'fX/9jkk+un6cNLMB/nl+d6E4438rYxZS0C/sH4es332VBN/LpuUWRJXJn1fefdVTtv6RLLXyqOxl8YmLPxJ9u6Rxc'
+        b'X1Rnn4vyPdMU8TBu+v7Hn2FQQKGT9mysvdf/fmPf/7zn//wA/zs/5//8MMPf7oKd9vD/HS4+kp/fXp+Pcy/zSaHyb'
+        b'fD+Xl+9fXK8pqoe/X5agXfenmaz1aTS1/Y5T7G7PPre3iyf/oW7l63MMQ/X//589Xjfrf9dpy/7Fe7LXzx5r+X4Tv'
+        b'b3Wy+v/r6L+9PYrF7iScvs2/Py8meft5tI7fhNmw2P4Da01VgF3Wuvt5+vjJbHddrNq6+Vj5fdQjyzKuvN5+vhldf'
+        b'6Sy2kyf6hs0WYHevhwTYbfS/9VHbRQ0CX//y+QrcVXjD/eer0dXXO4A7TCIA89DIbH9rNNs+IBQ+nG/3uxc+/wtIm'
+        b'K2e4PHd9c3n6/JN5fP15+s/ppPg4N8oHvaHl9UMPvuX5Fvse6+rGZt1/u0JVvirry+/+Pr9F9/87BffvP/i2+++WH'
+        b'x7tf/2PNnvv03P346TzSt89fDyOk9Hmz/vcwPlR6kUR/kg1jfbr19H7y/g7v0FsPeqL2Ukc3m+9z/rpTnCvPzyL8D'
+        b'f/z9zFTiN'
+    )

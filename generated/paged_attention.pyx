@@ -2,282 +2,118 @@
 # Graph e845134038a8b360d4ffea947e4ecce8
 # From paged.json
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """SDPA.
 
-slot  uid  argument          name                role    data type  dim            stride
-0     1    q_ptr             q                   input   HALF       16,32,1,128    4096,128,128,1
-1     2    container_k_ptr   container_K         input   HALF       4096,8,16,128  16384,128,1024,1
-2     3    container_v_ptr   container_V         input   HALF       4096,8,16,128  16384,128,1024,1
-3     6    seq_q_ptr         seq_q               input   INT32      16,1,1,1       1,1,1,1
-4     7    seq_kv_ptr        seq_kv              input   INT32      16,1,1,1       1,1,1,1
-5     4    page_table_k_ptr  page_table_k        input   INT32      16,1,256,1     256,256,1,1
-6     5    page_table_v_ptr  page_table_v        input   INT32      16,1,256,1     256,256,1,1
-7     8    ragged_ptr        ragged              input   INT32      17,1,1,1       1,1,1,1
-8     20   o_ptr             flash_attention::O  output  HALF       16,32,1,128    4096,128,128,1
+slot uid argument         role   data type dim           stride           align layout
+0    1   q_ptr            input  HALF      16,32,1,128   4096,128,128,1   16    ragged
+1    2   container_k_ptr  input  HALF      4096,8,16,128 16384,128,1024,1 16    paged
+2    3   container_v_ptr  input  HALF      4096,8,16,128 16384,128,1024,1 16    paged
+3    6   seq_q_ptr        input  INT32     16,1,1,1      1,1,1,1          4     plain
+4    7   seq_kv_ptr       input  INT32     16,1,1,1      1,1,1,1          4     plain
+5    4   page_table_k_ptr input  INT32     16,1,256,1    256,256,1,1      4     plain
+6    5   page_table_v_ptr input  INT32     16,1,256,1    256,256,1,1      4     plain
+7    8   ragged_ptr       input  INT32     17,1,1,1      1,1,1,1          4     plain
+8    20  o_ptr            output HALF      16,32,1,128   4096,128,128,1   16    ragged
 
+Paged: any number of pages.
+Ragged: any number of tokens, in place of the batch and its longest sequence.
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "e845134038a8b360d4ffea947e4ecce8"
-GRAPH = {
-    "source": "paged.json",
-    "dialect": "structure v2",
-    "nodes": ("SDPA",),
-    "is_override_shape_enabled": False,
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "q_ptr", "q", "input", "HALF", (16, 32, 1, 128), (4096, 128, 128, 1), 16),
-    Operand(2, "container_k_ptr", "container_K", "input", "HALF", (4096, 8, 16, 128), (16384, 128, 1024, 1), 16),
-    Operand(3, "container_v_ptr", "container_V", "input", "HALF", (4096, 8, 16, 128), (16384, 128, 1024, 1), 16),
-    Operand(6, "seq_q_ptr", "seq_q", "input", "INT32", (16, 1, 1, 1), (1, 1, 1, 1), 4),
-    Operand(7, "seq_kv_ptr", "seq_kv", "input", "INT32", (16, 1, 1, 1), (1, 1, 1, 1), 4),
-    Operand(4, "page_table_k_ptr", "page_table_k", "input", "INT32", (16, 1, 256, 1), (256, 256, 1, 1), 4),
-    Operand(5, "page_table_v_ptr", "page_table_v", "input", "INT32", (16, 1, 256, 1), (256, 256, 1, 1), 4),
-    Operand(8, "ragged_ptr", "ragged", "input", "INT32", (17, 1, 1, 1), (1, 1, 1, 1), 4),
-    Operand(20, "o_ptr", "flash_attention::O", "output", "HALF", (16, 32, 1, 128), (4096, 128, 128, 1), 16),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("q", "ragged", 2),
-    ("container_k", "paged", 0),
-    ("container_v", "paged", 0),
-    ("seq_q", "plain", -1),
-    ("seq_kv", "plain", -1),
-    ("page_table_k", "plain", -1),
-    ("page_table_v", "plain", -1),
-    ("ragged", "plain", -1),
-    ("o", "ragged", 2),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ()
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* q,
-    void* container_k,
-    void* container_v,
-    void* seq_q,
-    void* seq_kv,
-    void* page_table_k,
-    void* page_table_v,
-    void* ragged,
-    void* o,
+    void* q,  # uid 1, input, HALF
+    void* container_k,  # uid 2, input, HALF
+    void* container_v,  # uid 3, input, HALF
+    void* seq_q,  # uid 6, input, INT32
+    void* seq_kv,  # uid 7, input, INT32
+    void* page_table_k,  # uid 4, input, INT32
+    void* page_table_v,  # uid 5, input, INT32
+    void* ragged,  # uid 8, input, INT32
+    void* o,  # uid 20, output, HALF
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[9]
-    slots[0] = q  # uid 1
-    slots[1] = container_k  # uid 2
-    slots[2] = container_v  # uid 3
-    slots[3] = seq_q  # uid 6
-    slots[4] = seq_kv  # uid 7
-    slots[5] = page_table_k  # uid 4
-    slots[6] = page_table_v  # uid 5
-    slots[7] = ragged  # uid 8
-    slots[8] = o  # uid 20
+    cdef void** slots = [
+        q, container_k, container_v, seq_q, seq_kv, page_table_k, page_table_v, ragged, o,
+    ]
     return execute_plan(_graph, slots, workspace, stream)
 
 
 def execute(
-    q_ptr,
-    container_k_ptr,
-    container_v_ptr,
-    seq_q_ptr,
-    seq_kv_ptr,
-    page_table_k_ptr,
-    page_table_v_ptr,
-    ragged_ptr,
-    o_ptr,
-    workspace_ptr=0,
-    stream=0,
+    q_ptr, container_k_ptr, container_v_ptr, seq_q_ptr, seq_kv_ptr, page_table_k_ptr,
+    page_table_v_ptr, ragged_ptr, o_ptr, workspace_ptr=0, stream=0,
 ):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* q = address(q_ptr, "q_ptr")
-    cdef void* container_k = address(container_k_ptr, "container_k_ptr")
-    cdef void* container_v = address(container_v_ptr, "container_v_ptr")
-    cdef void* seq_q = address(seq_q_ptr, "seq_q_ptr")
-    cdef void* seq_kv = address(seq_kv_ptr, "seq_kv_ptr")
-    cdef void* page_table_k = address(page_table_k_ptr, "page_table_k_ptr")
-    cdef void* page_table_v = address(page_table_v_ptr, "page_table_v_ptr")
-    cdef void* ragged = address(ragged_ptr, "ragged_ptr")
-    cdef void* o = address(o_ptr, "o_ptr")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        q,
-        container_k,
-        container_v,
-        seq_q,
-        seq_kv,
-        page_table_k,
-        page_table_v,
-        ragged,
-        o,
-        workspace,
-        queue,
+        address(q_ptr, "q_ptr"), address(container_k_ptr, "container_k_ptr"),
+        address(container_v_ptr, "container_v_ptr"), address(seq_q_ptr, "seq_q_ptr"),
+        address(seq_kv_ptr, "seq_kv_ptr"), address(page_table_k_ptr, "page_table_k_ptr"),
+        address(page_table_v_ptr, "page_table_v_ptr"), address(ragged_ptr, "ragged_ptr"),
+        address(o_ptr, "o_ptr"), address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
 def run(
-    q,
-    container_k,
-    container_v,
-    seq_q,
-    seq_kv,
-    page_table_k,
-    page_table_v,
-    ragged,
-    o=None,
-    *,
-    workspace=None,
-    stream=None,
-    check=True,
+    q, container_k, container_v, seq_q, seq_kv, page_table_k, page_table_v, ragged, o=None, *,
+    workspace=None, stream=None, check=True,
 ):
-    """Enqueue the graph on tensors, each of them checked first.
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    q: ragged input, HALF [16, 32, 1, 128], strides [4096, 128, 128, 1], aligned to 16 bytes
-    container_k: paged input, HALF [4096, 8, 16, 128], strides [16384, 128, 1024, 1], aligned to 16
-        bytes
-    container_v: paged input, HALF [4096, 8, 16, 128], strides [16384, 128, 1024, 1], aligned to 16
-        bytes
-    seq_q: input, INT32 [16, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
-    seq_kv: input, INT32 [16, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
-    page_table_k: input, INT32 [16, 1, 256, 1], strides [256, 256, 1, 1], aligned to 4 bytes
-    page_table_v: input, INT32 [16, 1, 256, 1], strides [256, 256, 1, 1], aligned to 4 bytes
-    ragged: input, INT32 [17, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
-    o: ragged output, HALF [16, 32, 1, 128], strides [4096, 128, 128, 1], aligned to 16 bytes
-    Paged: any number of pages.
-    Ragged: any number of tokens, in place of the batch and its longest sequence.
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns o: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
-    cdef PyObject* given[9]
+    cdef PyObject** given = [
+        <PyObject*>q, <PyObject*>container_k, <PyObject*>container_v, <PyObject*>seq_q,
+        <PyObject*>seq_kv, <PyObject*>page_table_k, <PyObject*>page_table_v, <PyObject*>ragged,
+        <PyObject*>o,
+    ]
     cdef void* slots[9]
-    given[0] = <PyObject*>q
-    given[1] = <PyObject*>container_k
-    given[2] = <PyObject*>container_v
-    given[3] = <PyObject*>seq_q
-    given[4] = <PyObject*>seq_kv
-    given[5] = <PyObject*>page_table_k
-    given[6] = <PyObject*>page_table_v
-    given[7] = <PyObject*>ragged
-    given[8] = <PyObject*>o
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'HALF","sm_count":-1},"json_version":"2.0","nodes":[{"alibi_mask":false,"attn_scale_value"'
-    b':"3DB504ED","compute_data_type":null,"diagonal_alignment":"TOP_LEFT","dropout_probability'
-    b'":null,"generate_stats":false,"implementation":"UNIFIED","inputs":{"K":2,"Page_table_K":4'
-    b',"Page_table_V":5,"Q":1,"SEQ_LEN_KV":7,"SEQ_LEN_Q":6,"V":3},"is_mxfp8":false,"left_bound"'
-    b':null,"max_seq_len_kv":4096,"max_total_seq_len_kv":null,"max_total_seq_len_q":null,"mma_c'
-    b'ore_mode":"HALF","name":"flash_attention","outputs":{"O":20},"padding_mask":true,"right_b'
-    b'ound":null,"stats_use_log2":false,"tag":"SDPA","unfuse_fma":false}],"tensors":[{"data_typ'
-    b'e":"HALF","dim":[16,32,1,128],"name":"q","ragged_offset_uid":8,"stride":[4096,128,128,1],'
-    b'"uid":1},{"data_type":"HALF","dim":[4096,8,16,128],"name":"container_K","stride":[16384,1'
-    b'28,1024,1],"uid":2},{"data_type":"HALF","dim":[4096,8,16,128],"name":"container_V","strid'
-    b'e":[16384,128,1024,1],"uid":3},{"data_type":"INT32","dim":[16,1,256,1],"name":"page_table'
-    b'_k","stride":[256,256,1,1],"uid":4},{"data_type":"INT32","dim":[16,1,256,1],"name":"page_'
-    b'table_v","stride":[256,256,1,1],"uid":5},{"data_type":"INT32","dim":[16,1,1,1],"name":"se'
-    b'q_q","stride":[1,1,1,1],"uid":6},{"data_type":"INT32","dim":[16,1,1,1],"name":"seq_kv","s'
-    b'tride":[1,1,1,1],"uid":7},{"data_type":"INT32","dim":[17,1,1,1],"name":"ragged","stride":'
-    b'[1,1,1,1],"uid":8},{"data_type":null,"dim":[16,32,1,128],"name":"flash_attention::O","rag'
-    b'ged_offset_uid":8,"stride":[4096,128,128,1],"uid":20}]}'
-)
-_PLANS = ()
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+        b'eNqtVltP3DgUzmyh25u07Ko/APlpHrLV5DJDmqelAlQEAqqyvFTI8kycqUtuEzsRVYXUf757bE8yScgAoiBxlHPx9'
+        b'x2fi2G4YRhGsQ2Ceu7YctyR4xFv6kxGgRuGlLx3d6hLZzPqDSHG0GIgxetKfdDp4hUEZWROg3ffeJoUb0DlIi9mos'
+        b'jpdmkrzEIm83nvbHf4UoJLwZR9E8QCZxAv1YXSWZIVQp34uHt8MJQfbEuK7eoY+ylRlMPYWqpaDKrgE03ymyT5A8Q'
+        b'sTQRhCc3xlaJ73bIdrSVW+C/qFBrE/1ScxkYP8bPbxGUP8cWTEz+XxPKL0wXWpd2stAaZ/Do8OXfsRn0HLaEdgx6x'
+        b'sWL7XbK9WuJf6Rs+r9Wn51NDvbWcOCzINKLLhr7pGB/CbQxa3Eqtbbe4N3u4yz7u8um5X1R1zskcVq2us1bX8/35y'
+        b'Dq/rZYzVVR/wVcYEf4VEyFoIlia+P6pyiAtxJOt61BtjX4JVrdTS6xd7eXRPVZvDzPWxJS9Me2NyCKIZf/Bj/Z2Br'
+        b'jr7p20e4LKtUSNDnbdA1XebiEMVS4p+Tb4fiB5WXotkC8/Y2gGxQERBIvvGUU+Ojg+3T1HJmIQlceAQtYFpC2z7CZ'
+        b'YeYxnaZEA/N/WjYnkG49LmnMYAQiy340gJkkDypH/5QciEZsyHBN+hfyQRJyaCCYmwXxGZBVIVEhoZ+/DeOTu78HR'
+        b'noyTIopMBHnO04REGCDnSUxlBuj89Awf7x/IbIM8zWD2cJanUzJlERPfq6NzCp2Xt+SCCF4nwuIsohKICJ38vyeHB'
+        b'4cqC7U7XFbwCPm2ic5WnQOD2zJcIH9sok/It0z0ef8T5HOCj8C4s1LBOTER2ByoGOM4vg4zr84joqHAU6hpUCUck2'
+        b'ssBy6iCQwdEI7eT7RVpAJK0PStTrR9i9oVE+hYTnEMXVn1MSGx1DpbDA69wOryp3D5EaSckSBgyXzZR9h/yDpn86+'
+        b'dtFV5ccEpjtK5Xd9PkDkQyb/2gF4koQwIY7L031xCBE14muuJ6Rm5gMXgsiamY5uWadneZZ3+AtzLJzANQ04FLhjk'
+        b'48lkcibv+0UVDw7pXziqImB27+BSZyB60mZr/IOAGgzWxPFcDT+y3RWH/WscFw/hcLoc6rFvFs0y7fFEHVgyNN+qJ'
+        b'oUMU6ErdPeX0Mt70McPQLea2OqJblWljlCAk8cAXpV3IO7cg7jTRdTDeAei10GsXre1I3777+xjZx52+fLmf5hSCQ'
+        b'E='
+    )

@@ -2,1010 +2,274 @@
 # Graph f3137486eb0dbd76e839e98becfe41df
 # From scale_by_value.plan
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """POINTWISE.
 
-slot  uid  argument   name          role    data type  dim      stride
-0     1    in_0_ptr   tensor_0      input   BFLOAT16   4,64,64  4096,64,1
-1     3    out_0_ptr  mul.0::OUT_0  output  BFLOAT16   4,64,64  4096,64,1
-2     2    alpha      alpha         scalar  FLOAT      1,1,1    1,1,1
+slot  uid  argument   role    data type  dim      stride     align  layout  name
+0     1    in_0_ptr   input   BFLOAT16   4,64,64  4096,64,1  16     plain   tensor_0
+1     3    out_0_ptr  output  BFLOAT16   4,64,64  4096,64,1  16     plain   mul.0::OUT_0
+2     2    alpha      scalar  FLOAT      1,1,1    1,1,1      -      -       alpha
 
+Plan for SM 90, 132 multiprocessors, cuDNN 9.19.0: engine 1 KERNEL_CFG=37 SPLIT_K_SLC=-1.
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag, float32,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag, float32
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "f3137486eb0dbd76e839e98becfe41df"
-GRAPH = {
-    "source": "scale_by_value.plan",
-    "dialect": "plan",
-    "nodes": ("POINTWISE",),
-    "is_override_shape_enabled": False,
-    "plans": (
-        (90, 132, 91900, "engine 1 KERNEL_CFG=37 SPLIT_K_SLC=-1"),
-    ),
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "in_0_ptr", "tensor_0", "input", "BFLOAT16", (4, 64, 64), (4096, 64, 1), 16),
-    Operand(3, "out_0_ptr", "mul.0::OUT_0", "output", "BFLOAT16", (4, 64, 64), (4096, 64, 1), 16),
-    Operand(2, "alpha", "alpha", "scalar", "FLOAT", (1, 1, 1), (1, 1, 1), 1),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("in_0", "plain", -1),
-    ("out_0", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ((1, 0),)
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* in_0,
-    void* out_0,
-    float alpha,
+    void* in_0,  # uid 1, input, BFLOAT16
+    void* out_0,  # uid 3, output, BFLOAT16
+    float alpha,  # uid 2, scalar, FLOAT
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[3]
-    slots[0] = in_0  # uid 1
-    slots[1] = out_0  # uid 3
-    slots[2] = &alpha  # uid 2
+    cdef void** slots = [in_0, out_0, &alpha]
     return execute_plan(_graph, slots, workspace, stream)
 
 
-def execute(
-    in_0_ptr,
-    out_0_ptr,
-    alpha,
-    workspace_ptr=0,
-    stream=0,
-):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* in_0 = address(in_0_ptr, "in_0_ptr")
-    cdef void* out_0 = address(out_0_ptr, "out_0_ptr")
-    cdef float _alpha = float32(alpha, "alpha")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+def execute(in_0_ptr, out_0_ptr, alpha, workspace_ptr=0, stream=0):
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        in_0,
-        out_0,
-        _alpha,
-        workspace,
-        queue,
+        address(in_0_ptr, "in_0_ptr"), address(out_0_ptr, "out_0_ptr"), float32(alpha, "alpha"),
+        address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
-def run(
-    in_0,
-    out_0=None,
-    *,
-    alpha,
-    workspace=None,
-    stream=None,
-    check=True,
-):
-    """Enqueue the graph on tensors, each of them checked first.
+def run(in_0, out_0=None, *, alpha, workspace=None, stream=None, check=True):
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    in_0: input, BFLOAT16 [4, 64, 64], strides [4096, 64, 1], aligned to 16 bytes
-    out_0: output, BFLOAT16 [4, 64, 64], strides [4096, 64, 1], aligned to 16 bytes
-    alpha: scalar, FLOAT, required
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns out_0: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
     cdef float _alpha = float32(alpha, "alpha")
-    cdef PyObject* given[2]
+    cdef PyObject** given = [<PyObject*>in_0, <PyObject*>out_0]
     cdef void* slots[3]
-    given[0] = <PyObject*>in_0
-    given[1] = <PyObject*>out_0
     slots[2] = &_alpha  # uid 2
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the embedded plans, or those of a file (bytes or path); reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"axis":null,"compute_data_type":"'
-    b'FLOAT","elu_alpha":null,"inputs":{"IN_0":1,"IN_1":2},"mode":"MUL","name":"mul.0","outputs'
-    b'":{"OUT_0":3},"relu_lower_clip":null,"relu_lower_clip_slope":null,"relu_upper_clip":null,'
-    b'"softplus_beta":null,"swish_beta":null,"tag":"POINTWISE"}],"tensors":[{"data_type":"BFLOA'
-    b'T16","dim":[4,64,64],"name":"tensor_0","stride":[4096,64,1],"uid":1},{"data_type":"FLOAT"'
-    b',"dim":[1,1,1],"is_pass_by_value":true,"name":"alpha","stride":[1,1,1],"uid":2},{"data_ty'
-    b'pe":"BFLOAT16","dim":[4,64,64],"name":"mul.0::OUT_0","stride":[4096,64,1],"uid":3}]}'
-)
-# For the runtime to hand to cuDNN.
-_PLANS = (
-    PlanParts(
-        fingerprint=FINGERPRINT,
-        cudnn_version=91900,
-        sm=90,
-        sm_count=132,
-        uids=(1, 2, 3),
-        constants=(),
-        workspace_parts=(),
-        replacements=(),
-        dropped=(),
-        workspace_size=0,
-        text=(
-            b'{"cudnnVersion":91900,"schemaVersion":4,"operationGraph":{"finalizeMode":"GENERIC_POI'
-            b'NTWISE_FUSION","tensors":[{"name":"1","dataType":"CUDNN_DATA_BFLOAT16","dim":[4,64,64'
-            b'],"stride":[4096,64,1],"isVirtual":false,"isByValue":false,"vectCount":1,"vectDim":-1'
-            b',"ptrAlignment":16,"reordering":"CUDNN_TENSOR_REORDERING_NONE"},{"name":"2","dataType'
-            b'":"CUDNN_DATA_FLOAT","dim":[1,1,1],"stride":[1,1,1],"isVirtual":false,"isByValue":tru'
-            b'e,"vectCount":1,"vectDim":-1,"ptrAlignment":16,"reordering":"CUDNN_TENSOR_REORDERING_'
-            b'NONE"},{"name":"3","dataType":"CUDNN_DATA_BFLOAT16","dim":[4,64,64],"stride":[4096,64'
-            b',1],"isVirtual":false,"isByValue":false,"vectCount":1,"vectDim":-1,"ptrAlignment":16,'
-            b'"reordering":"CUDNN_TENSOR_REORDERING_NONE"}],"nodes":[{"operation":"CUDNN_BACKEND_OP'
-            b'ERATION_POINTWISE_DESCRIPTOR","pointwiseMode":"CUDNN_POINTWISE_MUL","mathPrec":"CUDNN'
-            b'_DATA_FLOAT","alpha1":1.0,"alpha2":1.0,"X":"1","Y":"3","B":"2"}]},"GPUProfile":{"maxG'
-            b'ridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,'
-            b'"multiProcessorCount":132,"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMem'
-            b'oryPerBlockOptin":232448,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":6553'
-            b'6,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":6,'
-            b'"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":150109880320,"smClockRateKHz":'
-            b'1980000,"memClockRateKHz":3201000,"l2CacheSize":62914560,"cudaDeviceId":0,"deviceVer"'
-            b':900,"driverVer":13000,"deviceName":"NVIDIA H200"},"engine":{"engineId":1,"smVersion"'
-            b':900,"knobChoices":{"CUDNN_KNOB_TYPE_SPLIT_K_SLC":-1,"CUDNN_KNOB_TYPE_KERNEL_CFG":37}'
-            b',"payload":{"kernels":[{"kernelName":"cudnn_generated_pointwise_cutlass_sm80_knob_37_'
-            b'32x64x1_16x64x1_1_kernel0_0","kernelParams":{"offsets":[{"value":0},{"value":48,"uid"'
-            b':1,"update_as":"pointer"},{"value":56},{"value":256,"uid":2,"size":4,"update_as":"val'
-            b'ue"},{"value":264},{"value":464,"uid":3,"update_as":"pointer"},{"value":472}],"rawDat'
-            b'a":"QAAAAEAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAKFRzgP9/AAADAAAAA'
-            b'AAAAAQAAAAAAAAAQAAAAAAAAABAAAAAAAAAAPCQeSsAAAAA8JB5KwAAAADwknkrAAAAAMgOeysAAAAA8JB5Kw'
-            b'AAAADwkHkrAAAAAPCSeSsAAAAAyA57KwAAAACQWXkrAAAAAAAQAAAAAAAAQAAAAAAAAAABAAAAAAAAAABYc4D'
-            b'/fwAABLnLwZF/AACgB3krAAAAAKhVeSsAAAAAYFhzgP9/AADLEp/Ajn8AAAAAAAAAAAAAAAAAAAAAAAAYcHor'
-            b'AAAAAChUc4AAAAAAAwAAAAAAAAABAAAAAAAAAAEAAAAAAAAAAQAAAAAAAADwkHkrAAAAAPCQeSsAAAAA8JJ5K'
-            b'wAAAADIDnsrAAAAAPCQeSsAAAAA8JB5KwAAAADwknkrAAAAAMgOeysAAAAAkFl5KwAAAAAAAAAAAAAAAAEAAA'
-            b'AAAAAAAQAAAAAAAAAAWHOA/38AAAS5y8GRfwAAoAd5KwAAAACoVXkrAAAAAGBYc4D/fwAAyxKfwI5/AAAAAAA'
-            b'AAAAAAAAAAAAAAAAAGHB6KwAAAAB4VXOA/38AAAMAAAAAAAAABAAAAAAAAABAAAAAAAAAAEAAAAAAAAAAWIt5'
-            b'KwAAAABQi3krAAAAAECLeSsAAAAA4OV5KwAAAACgWHOA/38AAD+i2sCOfwAAwErg8pF/AABYi3krAAAAAJBVe'
-            b'SsAAAAAABAAAAAAAABAAAAAAAAAAAEAAAAAAAAAkFV5KwAAAABwWXOA/38AAOBYc4D/fwAAA4LewI5/AAAgRn'
-            b'krAAAAAICJeSsAAAAAIEZ5KwAAAACQVXkrAAAAAJBVeSsAAAAA"},"cubin":"f0VMRgIBAUEIAAAAAAAAAAI'
-            b'AvgABAAAAAAAAAAAAAADAugAAAAAAAMC1AAAAAAAABFoABkAAOAAGAEAAFAABAAAuc2hzdHJ0YWIALnN0cnRh'
-            b'YgAuc3ltdGFiAC5zeW10YWJfc2huZHgALm5vdGUubnYudGtpbmZvAC5ub3RlLm52LmN1aW5mbwAubnYuaW5mb'
-            b'wAubnYuY29tcGF0AC50ZXh0LmN1ZG5uX2dlbmVyYXRlZF9wb2ludHdpc2VfY3V0bGFzc19zbTgwX2tub2JfMz'
-            b'dfMzJ4NjR4MV8xNng2NHgxXzFfa2VybmVsMF8wAC5udi5pbmZvLmN1ZG5uX2dlbmVyYXRlZF9wb2ludHdpc2V'
-            b'fY3V0bGFzc19zbTgwX2tub2JfMzdfMzJ4NjR4MV8xNng2NHgxXzFfa2VybmVsMF8wAC5udi5zaGFyZWQuY3Vk'
-            b'bm5fZ2VuZXJhdGVkX3BvaW50d2lzZV9jdXRsYXNzX3NtODBfa25vYl8zN18zMng2NHgxXzE2eDY0eDFfMV9rZ'
-            b'XJuZWwwXzAALm52LnNoYXJlZC5yZXNlcnZlZC4wAC5udi5nbG9iYWwALm52LmNvbnN0YW50NAAAAAAubnYuY2'
-            b'9uc3RhbnQzAAAAAAAubnYuZ2xvYmFsLmluaXQALmRlYnVnX2ZyYW1lAC5yZWwubnYuY29uc3RhbnQucGljAC5'
-            b'yZWxhLm52LmNvbnN0YW50NAAAAAAucmVsLmRlYnVnX2ZyYW1lAC5yZWxhLmRlYnVnX2ZyYW1lAC5udi5jYWxs'
-            b'Z3JhcGgALm52LnByb3RvdHlwZQAubnYuY29uc3RhbnQwLmN1ZG5uX2dlbmVyYXRlZF9wb2ludHdpc2VfY3V0b'
-            b'GFzc19zbTgwX2tub2JfMzdfMzJ4NjR4MV8xNng2NHgxXzFfa2VybmVsMF8wAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAALnNoc3RydGFiAC5zdHJ0YWIALnN5bXRhYgAuc3ltdGFiX3NobmR4'
-            b'AC5ub3RlLm52LnRraW5mbwAubm90ZS5udi5jdWluZm8ALm52LmluZm8ALm52LmNvbXBhdAAudGV4dC5jdWRub'
-            b'l9nZW5lcmF0ZWRfcG9pbnR3aXNlX2N1dGxhc3Nfc204MF9rbm9iXzM3XzMyeDY0eDFfMTZ4NjR4MV8xX2tlcm'
-            b'5lbDBfMAAubnYuaW5mby5jdWRubl9nZW5lcmF0ZWRfcG9pbnR3aXNlX2N1dGxhc3Nfc204MF9rbm9iXzM3XzM'
-            b'yeDY0eDFfMTZ4NjR4MV8xX2tlcm5lbDBfMAAubnYuc2hhcmVkLmN1ZG5uX2dlbmVyYXRlZF9wb2ludHdpc2Vf'
-            b'Y3V0bGFzc19zbTgwX2tub2JfMzdfMzJ4NjR4MV8xNng2NHgxXzFfa2VybmVsMF8wAC5udi5yZXNlcnZlZFNtZ'
-            b'W0ub2Zmc2V0MAAubnYuc2hhcmVkLnJlc2VydmVkLjAAX19udl9yZXNlcnZlZFNNRU1fb2Zmc2V0XzBfYWxpYX'
-            b'MALm52Lmdsb2JhbABfWk43Y3V0bGFzczVDb29yZElMaTNFaXhFNWtSYW5rRQAubnYuY29uc3RhbnQ0AAAAAF9'
-            b'aTjdjdXRsYXNzNUNvb3JkSUxpMkVpeEU1a1JhbmtFAF9aTjdjdXRsYXNzNUNvb3JkSUxpNEVpeEU1a1JhbmtF'
-            b'AF9aTjdjdXRsYXNzMTNUZW5zb3I0RENvb3JkMmtORQBfWk43Y3V0bGFzczEzVGVuc29yNERDb29yZDJrSEUAX'
-            b'1pON2N1dGxhc3MxM1RlbnNvcjREQ29vcmQya1dFAF9aTjdjdXRsYXNzMTNUZW5zb3I0RENvb3JkMmtDRQBfWk'
-            b'43Y3V0bGFzczVDb29yZElMaTVFaXhFNWtSYW5rRQBfWk43Y3V0bGFzczEzVGVuc29yNURDb29yZDJrTkUAX1p'
-            b'ON2N1dGxhc3MxM1RlbnNvcjVEQ29vcmQya0RFAF9aTjdjdXRsYXNzMTNUZW5zb3I1RENvb3JkMmtIRQBfWk43'
-            b'Y3V0bGFzczEzVGVuc29yNURDb29yZDJrV0UAX1pON2N1dGxhc3MxM1RlbnNvcjVEQ29vcmQya0NFAF9aTjdjd'
-            b'XRsYXNzMTFzaXplb2ZfYml0c0liRTV2YWx1ZUUAX1pON2N1dGxhc3MxMXNpemVvZl9iaXRzSU5TXzE1aW50ZW'
-            b'dlcl9zdWJieXRlSUxpMUVMYjBFRUVFNXZhbHVlRQBfWk43Y3V0bGFzczExc2l6ZW9mX2JpdHNJTlNfMTVpbnR'
-            b'lZ2VyX3N1YmJ5dGVJTGkyRUxiMUVFRUU1dmFsdWVFAF9aTjdjdXRsYXNzMTFzaXplb2ZfYml0c0lOU18xNWlu'
-            b'dGVnZXJfc3ViYnl0ZUlMaTJFTGIwRUVFRTV2YWx1ZUUAX1pON2N1dGxhc3MxMXNpemVvZl9iaXRzSU5TXzE1a'
-            b'W50ZWdlcl9zdWJieXRlSUxpNEVMYjFFRUVFNXZhbHVlRQBfWk43Y3V0bGFzczExc2l6ZW9mX2JpdHNJTlNfMT'
-            b'VpbnRlZ2VyX3N1YmJ5dGVJTGk0RUxiMEVFRUU1dmFsdWVFAF9aTjdjdXRsYXNzMTVpbnRlZ2VyX3N1YmJ5dGV'
-            b'JTGk0RUxiMUVFNWtCaXRzRQBfWk43Y3V0bGFzczE1aW50ZWdlcl9zdWJieXRlSUxpNEVMYjFFRTdrU2lnbmVk'
-            b'RQBfWk43Y3V0bGFzczE1aW50ZWdlcl9zdWJieXRlSUxpNEVMYjFFRTVrTWFza0UAX1pON2N1dGxhc3MxNWlud'
-            b'GVnZXJfc3ViYnl0ZUlMaTRFTGIwRUU1a0JpdHNFAF9aTjdjdXRsYXNzMTVpbnRlZ2VyX3N1YmJ5dGVJTGk0RU'
-            b'xiMEVFN2tTaWduZWRFAF9aTjdjdXRsYXNzMTVpbnRlZ2VyX3N1YmJ5dGVJTGk0RUxiMEVFNWtNYXNrRQBfWk4'
-            b'3Y3V0bGFzczE1aW50ZWdlcl9zdWJieXRlSUxpMUVMYjBFRTVrQml0c0UAX1pON2N1dGxhc3MxNWludGVnZXJf'
-            b'c3ViYnl0ZUlMaTFFTGIwRUU3a1NpZ25lZEUAX1pON2N1dGxhc3MxNWludGVnZXJfc3ViYnl0ZUlMaTFFTGIwR'
-            b'UU1a01hc2tFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5nRTBFRTIwU0FURk'
-            b'lOSVRFX0JZX0RFRkFVTFRFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5nRTB'
-            b'FRThlbmNvZGluZ0UAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMEVFN0lT'
-            b'X0U0TTNFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5nRTBFRTdJU19FNU0yR'
-            b'QBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmNvZGluZ0UwRUUxM0ZQMzJfTlVNX0JJVF'
-            b'NFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5nRTBFRTIyRlAzMl9OVU1fRVh'
-            b'QT05FTlRfQklUU0UAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMEVFMjJG'
-            b'UDMyX05VTV9NQU5USVNTQV9CSVRTRQBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmNvZ'
-            b'GluZ0UwRUU4RlAzMl9OQU5FAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5nRT'
-            b'BFRTE4RlAzMl9JTkZJTklUWV9NQVNLRQBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmN'
-            b'vZGluZ0UwRUUxN0ZQMzJfTUFYX0VYUE9ORU5URQBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxv'
-            b'YXRFbmNvZGluZ0UwRUUxN0ZQMzJfTUlOX0VYUE9ORU5URQBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TX'
-            b'zEzRmxvYXRFbmNvZGluZ0UwRUUxOEZQMzJfRVhQT05FTlRfQklBU0UAX1pON2N1dGxhc3MxMWZsb2F0OF9iYX'
-            b'NlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMEVFMTNGUDE2X05VTV9CSVRTRQBfWk43Y3V0bGFzczExZmxvYXQ4X2J'
-            b'hc2VJTE5TXzEzRmxvYXRFbmNvZGluZ0UwRUUyMkZQMTZfTlVNX0VYUE9ORU5UX0JJVFNFAF9aTjdjdXRsYXNz'
-            b'MTFmbG9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5nRTBFRTIyRlAxNl9OVU1fTUFOVElTU0FfQklUU0UAX'
-            b'1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMEVFOEZQMTZfTkFORQBfWk43Y3'
-            b'V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmNvZGluZ0UwRUUxOEZQMTZfSU5GSU5JVFlfTUFTS0U'
-            b'AX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMEVFMTdGUDE2X01BWF9FWFBP'
-            b'TkVOVEUAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMEVFMTdGUDE2X01JT'
-            b'l9FWFBPTkVOVEUAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMEVFMThGUD'
-            b'E2X0VYUE9ORU5UX0JJQVNFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5nRTB'
-            b'FRTEyRlA4X05VTV9CSVRTRQBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmNvZGluZ0Uw'
-            b'RUUyMUZQOF9OVU1fRVhQT05FTlRfQklUU0UAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0R'
-            b'W5jb2RpbmdFMEVFMjFGUDhfTlVNX01BTlRJU1NBX0JJVFNFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZUlMTl'
-            b'NfMTNGbG9hdEVuY29kaW5nRTBFRTdGUDhfTkFORQBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmx'
-            b'vYXRFbmNvZGluZ0UwRUUxN0ZQOF9JTkZJTklUWV9NQVNLRQBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5T'
-            b'XzEzRmxvYXRFbmNvZGluZ0UwRUUxNkZQOF9NQVhfRVhQT05FTlRFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZ'
-            b'UlMTlNfMTNGbG9hdEVuY29kaW5nRTBFRTE2RlA4X01JTl9FWFBPTkVOVEUAX1pON2N1dGxhc3MxMWZsb2F0OF'
-            b'9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMEVFMTdGUDhfRVhQT05FTlRfQklBU0UAX1pON2N1dGxhc3MxMWZ'
-            b'sb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMEVFMTdGUDhfRVhQT05FTlRfTUFTS0UAX1pON2N1dGxh'
-            b'c3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMEVFMTdGUDhfTUFOVElTU0FfTUFTS0UAX1pON'
-            b'2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMEVFMTFGUDhfTUFYX0ZMVEUAX1pON2'
-            b'N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMEVFMTZGUDhfU0FUX1ZBTF9GUDMyRQB'
-            b'fWk43Y3V0bGFzczEyZmxvYXRfZTRtM190MTJNQVhfRVhQT05FTlRFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFz'
-            b'ZUlMTlNfMTNGbG9hdEVuY29kaW5nRTFFRTIwU0FURklOSVRFX0JZX0RFRkFVTFRFAF9aTjdjdXRsYXNzMTFmb'
-            b'G9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5nRTFFRThlbmNvZGluZ0UAX1pON2N1dGxhc3MxMWZsb2F0OF'
-            b'9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMUVFN0lTX0U0TTNFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZUl'
-            b'MTlNfMTNGbG9hdEVuY29kaW5nRTFFRTdJU19FNU0yRQBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEz'
-            b'RmxvYXRFbmNvZGluZ0UxRUUxM0ZQMzJfTlVNX0JJVFNFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZUlMTlNfM'
-            b'TNGbG9hdEVuY29kaW5nRTFFRTIyRlAzMl9OVU1fRVhQT05FTlRfQklUU0UAX1pON2N1dGxhc3MxMWZsb2F0OF'
-            b'9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMUVFMjJGUDMyX05VTV9NQU5USVNTQV9CSVRTRQBfWk43Y3V0bGF'
-            b'zczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmNvZGluZ0UxRUU4RlAzMl9OQU5FAF9aTjdjdXRsYXNzMTFm'
-            b'bG9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5nRTFFRTE4RlAzMl9JTkZJTklUWV9NQVNLRQBfWk43Y3V0b'
-            b'GFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmNvZGluZ0UxRUUxN0ZQMzJfTUFYX0VYUE9ORU5URQBfWk'
-            b'43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmNvZGluZ0UxRUUxN0ZQMzJfTUlOX0VYUE9ORU5'
-            b'URQBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmNvZGluZ0UxRUUxOEZQMzJfRVhQT05F'
-            b'TlRfQklBU0UAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMUVFMTNGUDE2X'
-            b'05VTV9CSVRTRQBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmNvZGluZ0UxRUUyMkZQMT'
-            b'ZfTlVNX0VYUE9ORU5UX0JJVFNFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5'
-            b'nRTFFRTIyRlAxNl9OVU1fTUFOVElTU0FfQklUU0UAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zs'
-            b'b2F0RW5jb2RpbmdFMUVFOEZQMTZfTkFORQBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFb'
-            b'mNvZGluZ0UxRUUxOEZQMTZfSU5GSU5JVFlfTUFTS0UAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0'
-            b'Zsb2F0RW5jb2RpbmdFMUVFMTdGUDE2X01BWF9FWFBPTkVOVEUAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUx'
-            b'OU18xM0Zsb2F0RW5jb2RpbmdFMUVFMTdGUDE2X01JTl9FWFBPTkVOVEUAX1pON2N1dGxhc3MxMWZsb2F0OF9i'
-            b'YXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMUVFMThGUDE2X0VYUE9ORU5UX0JJQVNFAF9aTjdjdXRsYXNzMTFmb'
-            b'G9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5nRTFFRTEyRlA4X05VTV9CSVRTRQBfWk43Y3V0bGFzczExZm'
-            b'xvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmNvZGluZ0UxRUUyMUZQOF9OVU1fRVhQT05FTlRfQklUU0UAX1pON2N'
-            b'1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMUVFMjFGUDhfTlVNX01BTlRJU1NBX0JJ'
-            b'VFNFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5nRTFFRTdGUDhfTkFORQBfW'
-            b'k43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmNvZGluZ0UxRUUxN0ZQOF9JTkZJTklUWV9NQV'
-            b'NLRQBfWk43Y3V0bGFzczExZmxvYXQ4X2Jhc2VJTE5TXzEzRmxvYXRFbmNvZGluZ0UxRUUxNkZQOF9NQVhfRVh'
-            b'QT05FTlRFAF9aTjdjdXRsYXNzMTFmbG9hdDhfYmFzZUlMTlNfMTNGbG9hdEVuY29kaW5nRTFFRTE2RlA4X01J'
-            b'Tl9FWFBPTkVOVEUAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMUVFMTdGU'
-            b'DhfRVhQT05FTlRfQklBU0UAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2RpbmdFMU'
-            b'VFMTdGUDhfRVhQT05FTlRfTUFTS0UAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0RW5jb2R'
-            b'pbmdFMUVFMTdGUDhfTUFOVElTU0FfTUFTS0UAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0'
-            b'RW5jb2RpbmdFMUVFMTFGUDhfTUFYX0ZMVEUAX1pON2N1dGxhc3MxMWZsb2F0OF9iYXNlSUxOU18xM0Zsb2F0R'
-            b'W5jb2RpbmdFMUVFMTZGUDhfU0FUX1ZBTF9GUDMyRQBfWk43Y3V0bGFzczEyZmxvYXRfZTVtMl90MTJNQVhfRV'
-            b'hQT05FTlRFAF9aTjdjdXRsYXNzMTFzaXplb2ZfYml0c0l5RTV2YWx1ZUUAX1pON2N1dGxhc3MxMXNpemVvZl9'
-            b'iaXRzSU5TXzZoYWxmX3RFRTV2YWx1ZUUAX1pON2N1dGxhc3MxMU1hdHJpeENvb3JkNGtSb3dFAF9aTjdjdXRs'
-            b'YXNzMTFNYXRyaXhDb29yZDdrQ29sdW1uRQBfWk43Y3V0bGFzczE2UGl0Y2hMaW5lYXJDb29yZDExa0NvbnRpZ'
-            b'3VvdXNFAF9aTjdjdXRsYXNzMTZQaXRjaExpbmVhckNvb3JkOGtTdHJpZGVkRQBfWk43Y3V0bGFzczVDb29yZE'
-            b'lMaTFFeHhFNWtSYW5rRQBfWk43Y3V0bGFzczVDb29yZElMaTJFeHhFNWtSYW5rRQBfWk43Y3V0bGFzczExc2l'
-            b'6ZW9mX2JpdHNJakU1dmFsdWVFAF9aTjdjdXRsYXNzMjJJbnZlcnRDb21wbGV4VHJhbnNmb3JtSUxOU18xNkNv'
-            b'bXBsZXhUcmFuc2Zvcm1FMEVFOXRyYW5zZm9ybUUAX1pON2N1dGxhc3MyMkludmVydENvbXBsZXhUcmFuc2Zvc'
-            b'm1JTE5TXzE2Q29tcGxleFRyYW5zZm9ybUUxRUU5dHJhbnNmb3JtRQBfWk43Y3V0bGFzczVDb29yZElMaTFFaX'
-            b'hFNWtSYW5rRQBfWk43Y3V0bGFzczVBcnJheUlOU182aGFsZl90RUxpNEVMYjBFRTlrU2l6ZUJpdHNFAF9aTjd'
-            b'jdXRsYXNzNUFycmF5SU5TXzZoYWxmX3RFTGk0RUxiMEVFMjJrRWxlbWVudHNQZXJTdG9yZWRJdGVtRQBfWk43'
-            b'Y3V0bGFzczVBcnJheUlOU182aGFsZl90RUxpNEVMYjBFRTE2a1N0b3JhZ2VFbGVtZW50c0UAX1pON2N1dGxhc'
-            b'3M1QXJyYXlJTlNfNmhhbGZfdEVMaTRFTGIwRUU5a0VsZW1lbnRzRQBfWk43Y3V0bGFzczVBcnJheUlOU182aG'
-            b'FsZl90RUxpNEVMYjBFRTVrTWFza0UAX1pON2N1dGxhc3MxMFF1YXRlcm5pb25JTlNfNmhhbGZfdEVFNWtSYW5'
-            b'rRQBfWk43Y3V0bGFzczEwUXVhdGVybmlvbklOU182aGFsZl90RUU3a0V4dGVudEUAX1pON2N1dGxhc3MxMFF1'
-            b'YXRlcm5pb25JTlNfNmhhbGZfdEVFMmtYRQBfWk43Y3V0bGFzczEwUXVhdGVybmlvbklOU182aGFsZl90RUUya'
-            b'1lFAF9aTjdjdXRsYXNzMTBRdWF0ZXJuaW9uSU5TXzZoYWxmX3RFRTJrWkUAX1pON2N1dGxhc3MxMFF1YXRlcm'
-            b'5pb25JTlNfNmhhbGZfdEVFMmtXRQBfWk43Y3V0bGFzczVBcnJheUlOU182aGFsZl90RUxpM0VMYjBFRTlrU2l'
-            b'6ZUJpdHNFAF9aTjdjdXRsYXNzNUFycmF5SU5TXzZoYWxmX3RFTGkzRUxiMEVFMjJrRWxlbWVudHNQZXJTdG9y'
-            b'ZWRJdGVtRQBfWk43Y3V0bGFzczVBcnJheUlOU182aGFsZl90RUxpM0VMYjBFRTE2a1N0b3JhZ2VFbGVtZW50c'
-            b'0UAX1pON2N1dGxhc3M1QXJyYXlJTlNfNmhhbGZfdEVMaTNFTGIwRUU5a0VsZW1lbnRzRQBfWk43Y3V0bGFzcz'
-            b'VBcnJheUlOU182aGFsZl90RUxpM0VMYjBFRTVrTWFza0UAX1pON2N1dGxhc3M2TWF0cml4SU5TXzZoYWxmX3R'
-            b'FTGkzRUxpMUVFNWtSb3dzRQBfWk43Y3V0bGFzczZNYXRyaXhJTlNfNmhhbGZfdEVMaTNFTGkxRUU4a0NvbHVt'
-            b'bnNFAF9aTjdjdXRsYXNzNk1hdHJpeElOU182aGFsZl90RUxpM0VMaTFFRTZrQ291bnRFAF9aTjdjdXRsYXNzM'
-            b'TFzaXplb2ZfYml0c0lmRTV2YWx1ZUUAX1pON2N1dGxhc3M1QXJyYXlJZkxpNEVMYjFFRTE2a1N0b3JhZ2VFbG'
-            b'VtZW50c0UAX1pON2N1dGxhc3M1QXJyYXlJZkxpNEVMYjFFRTlrRWxlbWVudHNFAF9aTjdjdXRsYXNzMTBRdWF'
-            b'0ZXJuaW9uSWZFNWtSYW5rRQBfWk43Y3V0bGFzczEwUXVhdGVybmlvbklmRTdrRXh0ZW50RQBfWk43Y3V0bGFz'
-            b'czEwUXVhdGVybmlvbklmRTJrWEUAX1pON2N1dGxhc3MxMFF1YXRlcm5pb25JZkUya1lFAF9aTjdjdXRsYXNzM'
-            b'TBRdWF0ZXJuaW9uSWZFMmtaRQBfWk43Y3V0bGFzczEwUXVhdGVybmlvbklmRTJrV0UAX1pON2N1dGxhc3M1QX'
-            b'JyYXlJZkxpM0VMYjFFRTE2a1N0b3JhZ2VFbGVtZW50c0UAX1pON2N1dGxhc3M1QXJyYXlJZkxpM0VMYjFFRTl'
-            b'rRWxlbWVudHNFAF9aTjdjdXRsYXNzNk1hdHJpeElmTGkzRUxpMUVFNWtSb3dzRQBfWk43Y3V0bGFzczZNYXRy'
-            b'aXhJZkxpM0VMaTFFRThrQ29sdW1uc0UAX1pON2N1dGxhc3M2TWF0cml4SWZMaTNFTGkxRUU2a0NvdW50RQBfW'
-            b'k43Y3V0bGFzczExc2l6ZW9mX2JpdHNJZEU1dmFsdWVFAF9aTjdjdXRsYXNzNUFycmF5SWRMaTRFTGIxRUUxNm'
-            b'tTdG9yYWdlRWxlbWVudHNFAF9aTjdjdXRsYXNzNUFycmF5SWRMaTRFTGIxRUU5a0VsZW1lbnRzRQBfWk43Y3V'
-            b'0bGFzczEwUXVhdGVybmlvbklkRTVrUmFua0UAX1pON2N1dGxhc3MxMFF1YXRlcm5pb25JZEU3a0V4dGVudEUA'
-            b'X1pON2N1dGxhc3MxMFF1YXRlcm5pb25JZEUya1hFAF9aTjdjdXRsYXNzMTBRdWF0ZXJuaW9uSWRFMmtZRQBfW'
-            b'k43Y3V0bGFzczEwUXVhdGVybmlvbklkRTJrWkUAX1pON2N1dGxhc3MxMFF1YXRlcm5pb25JZEUya1dFAF9aTj'
-            b'djdXRsYXNzNUFycmF5SWRMaTNFTGIxRUUxNmtTdG9yYWdlRWxlbWVudHNFAF9aTjdjdXRsYXNzNUFycmF5SWR'
-            b'MaTNFTGIxRUU5a0VsZW1lbnRzRQBfWk43Y3V0bGFzczZNYXRyaXhJZExpM0VMaTFFRTVrUm93c0UAX1pON2N1'
-            b'dGxhc3M2TWF0cml4SWRMaTNFTGkxRUU4a0NvbHVtbnNFAF9aTjdjdXRsYXNzNk1hdHJpeElkTGkzRUxpMUVFN'
-            b'mtDb3VudEUAX1pON2N1dGxhc3MxMXNpemVvZl9iaXRzSU5TXzEwYmZsb2F0MTZfdEVFNXZhbHVlRQBfWk43Y3'
-            b'V0bGFzczVDb29yZElMaTNFeHhFNWtSYW5rRQBfWk43Y3V0bGFzczVDb29yZElMaTRFeHhFNWtSYW5rRQBfWk4'
-            b'3Y3V0bGFzczE2UGl0Y2hMaW5lYXJTaGFwZUlMaTRFTGk0RUUxMWtDb250aWd1b3VzRQBfWk43Y3V0bGFzczE2'
-            b'UGl0Y2hMaW5lYXJTaGFwZUlMaTRFTGk0RUU4a1N0cmlkZWRFAF9aTjdjdXRsYXNzMTZQaXRjaExpbmVhclNoY'
-            b'XBlSUxpNEVMaTRFRTZrQ291bnRFAF9aTjdjdXRsYXNzMTZQaXRjaExpbmVhclNoYXBlSUxpOEVMaTE2RUUxMW'
-            b'tDb250aWd1b3VzRQBfWk43Y3V0bGFzczE2UGl0Y2hMaW5lYXJTaGFwZUlMaThFTGkxNkVFOGtTdHJpZGVkRQB'
-            b'fWk43Y3V0bGFzczE2UGl0Y2hMaW5lYXJTaGFwZUlMaThFTGkxNkVFNmtDb3VudEUAX1pON2N1dGxhc3MxNlBp'
-            b'dGNoTGluZWFyU2hhcGVJTGk4RUxpNEVFMTFrQ29udGlndW91c0UAX1pON2N1dGxhc3MxNlBpdGNoTGluZWFyU'
-            b'2hhcGVJTGk4RUxpNEVFOGtTdHJpZGVkRQBfWk43Y3V0bGFzczE2UGl0Y2hMaW5lYXJTaGFwZUlMaThFTGk0RU'
-            b'U2a0NvdW50RQBfWk43Y3V0bGFzczE2UGl0Y2hMaW5lYXJTaGFwZUlMaTY0RUxpMzJFRTExa0NvbnRpZ3VvdXN'
-            b'FAF9aTjdjdXRsYXNzMTZQaXRjaExpbmVhclNoYXBlSUxpNjRFTGkzMkVFOGtTdHJpZGVkRQBfWk43Y3V0bGFz'
-            b'czE2UGl0Y2hMaW5lYXJTaGFwZUlMaTY0RUxpMzJFRTZrQ291bnRFAF9aTjdjdXRsYXNzMTZQaXRjaExpbmVhc'
-            b'lNoYXBlSUxpOEVMaTMyRUUxMWtDb250aWd1b3VzRQBfWk43Y3V0bGFzczE2UGl0Y2hMaW5lYXJTaGFwZUlMaT'
-            b'hFTGkzMkVFOGtTdHJpZGVkRQBfWk43Y3V0bGFzczE2UGl0Y2hMaW5lYXJTaGFwZUlMaThFTGkzMkVFNmtDb3V'
-            b'udEUAX1pON2N1dGxhc3MxNlBpdGNoTGluZWFyU2hhcGVJTGkxRUxpOEVFMTFrQ29udGlndW91c0UAX1pON2N1'
-            b'dGxhc3MxNlBpdGNoTGluZWFyU2hhcGVJTGkxRUxpOEVFOGtTdHJpZGVkRQBfWk43Y3V0bGFzczE2UGl0Y2hMa'
-            b'W5lYXJTaGFwZUlMaTFFTGk4RUU2a0NvdW50RQBfWk43Y3V0bGFzczE2UGl0Y2hMaW5lYXJTaGFwZUlMaTFFTG'
-            b'k0RUUxMWtDb250aWd1b3VzRQBfWk43Y3V0bGFzczE2UGl0Y2hMaW5lYXJTaGFwZUlMaTFFTGk0RUU4a1N0cml'
-            b'kZWRFAF9aTjdjdXRsYXNzMTZQaXRjaExpbmVhclNoYXBlSUxpMUVMaTRFRTZrQ291bnRFAF9aTjdjdXRsYXNz'
-            b'MTZQaXRjaExpbmVhclNoYXBlSUxpNjRFTGk0RUUxMWtDb250aWd1b3VzRQBfWk43Y3V0bGFzczE2UGl0Y2hMa'
-            b'W5lYXJTaGFwZUlMaTY0RUxpNEVFOGtTdHJpZGVkRQBfWk43Y3V0bGFzczE2UGl0Y2hMaW5lYXJTaGFwZUlMaT'
-            b'Y0RUxpNEVFNmtDb3VudEUAX1pON2N1dGxhc3MxMXNpemVvZl9iaXRzSWhFNXZhbHVlRQBfWk43Y3V0bGFzczl'
-            b'UZW5zb3JSZWZJaE5TXzZsYXlvdXQ4Um93TWFqb3JFRTVrUmFua0UAX1pON2N1dGxhc3M5VGVuc29yUmVmSU5T'
-            b'XzEwYmZsb2F0MTZfdEVOU182bGF5b3V0OFJvd01ham9yRUU1a1JhbmtFAF9aTjdjdXRsYXNzNUFycmF5SU5TX'
-            b'zEwYmZsb2F0MTZfdEVMaThFTGIwRUU5a1NpemVCaXRzRQBfWk43Y3V0bGFzczVBcnJheUlOU18xMGJmbG9hdD'
-            b'E2X3RFTGk4RUxiMEVFMjJrRWxlbWVudHNQZXJTdG9yZWRJdGVtRQBfWk43Y3V0bGFzczVBcnJheUlOU18xMGJ'
-            b'mbG9hdDE2X3RFTGk4RUxiMEVFMTZrU3RvcmFnZUVsZW1lbnRzRQBfWk43Y3V0bGFzczVBcnJheUlOU18xMGJm'
-            b'bG9hdDE2X3RFTGk4RUxiMEVFOWtFbGVtZW50c0UAX1pON2N1dGxhc3M1QXJyYXlJTlNfMTBiZmxvYXQxNl90R'
-            b'UxpOEVMYjBFRTVrTWFza0UAX1pON2N1dGxhc3M1QXJyYXlJZkxpMUVMYjFFRTE2a1N0b3JhZ2VFbGVtZW50c0'
-            b'UAX1pON2N1dGxhc3M1QXJyYXlJZkxpMUVMYjFFRTlrRWxlbWVudHNFAF9aTjdjdXRsYXNzNGdlbW05R2VtbUN'
-            b'vb3JkMmtNRQBfWk43Y3V0bGFzczRnZW1tOUdlbW1Db29yZDJrTkUAX1pON2N1dGxhc3M0Z2VtbTlHZW1tQ29v'
-            b'cmQya0tFAF9aTjdjdXRsYXNzNGdlbW0xNkJhdGNoZWRHZW1tQ29vcmQya01FAF9aTjdjdXRsYXNzNGdlbW0xN'
-            b'kJhdGNoZWRHZW1tQ29vcmQya05FAF9aTjdjdXRsYXNzNGdlbW0xNkJhdGNoZWRHZW1tQ29vcmQya0tFAF9aTj'
-            b'djdXRsYXNzNGdlbW0xNkJhdGNoZWRHZW1tQ29vcmQ2a0JhdGNoRQBfWk43Y3V0bGFzczRnZW1tOUdlbW1TaGF'
-            b'wZUlMaTMyRUxpNjRFTGkxRUUya01FAF9aTjdjdXRsYXNzNGdlbW05R2VtbVNoYXBlSUxpMzJFTGk2NEVMaTFF'
-            b'RTJrTkUAX1pON2N1dGxhc3M0Z2VtbTlHZW1tU2hhcGVJTGkzMkVMaTY0RUxpMUVFMmtLRQBfWk43Y3V0bGFzc'
-            b'zRnZW1tOUdlbW1TaGFwZUlMaTMyRUxpNjRFTGkxRUUza01ORQBfWk43Y3V0bGFzczRnZW1tOUdlbW1TaGFwZU'
-            b'lMaTMyRUxpNjRFTGkxRUUza01LRQBfWk43Y3V0bGFzczRnZW1tOUdlbW1TaGFwZUlMaTMyRUxpNjRFTGkxRUU'
-            b'za0tORQBfWk43Y3V0bGFzczRnZW1tOUdlbW1TaGFwZUlMaTMyRUxpNjRFTGkxRUU0a01OS0UAX1pON2N1dGxh'
-            b'c3M0Z2VtbTlHZW1tU2hhcGVJTGkzMkVMaTY0RUxpMUVFNmtDb3VudEUAX1pON2N1dGxhc3M0Z2VtbTlHZW1tU'
-            b'2hhcGVJTGkxNkVMaTY0RUxpMUVFMmtNRQBfWk43Y3V0bGFzczRnZW1tOUdlbW1TaGFwZUlMaTE2RUxpNjRFTG'
-            b'kxRUUya05FAF9aTjdjdXRsYXNzNGdlbW05R2VtbVNoYXBlSUxpMTZFTGk2NEVMaTFFRTJrS0UAX1pON2N1dGx'
-            b'hc3M0Z2VtbTlHZW1tU2hhcGVJTGkxNkVMaTY0RUxpMUVFM2tNTkUAX1pON2N1dGxhc3M0Z2VtbTlHZW1tU2hh'
-            b'cGVJTGkxNkVMaTY0RUxpMUVFM2tNS0UAX1pON2N1dGxhc3M0Z2VtbTlHZW1tU2hhcGVJTGkxNkVMaTY0RUxpM'
-            b'UVFM2tLTkUAX1pON2N1dGxhc3M0Z2VtbTlHZW1tU2hhcGVJTGkxNkVMaTY0RUxpMUVFNGtNTktFAF9aTjdjdX'
-            b'RsYXNzNGdlbW05R2VtbVNoYXBlSUxpMTZFTGk2NEVMaTFFRTZrQ291bnRFAF9aTjdjdXRsYXNzNGdlbW05R2V'
-            b'tbVNoYXBlSUxpMkVMaTFFTGkxRUUya01FAF9aTjdjdXRsYXNzNGdlbW05R2VtbVNoYXBlSUxpMkVMaTFFTGkx'
-            b'RUUya05FAF9aTjdjdXRsYXNzNGdlbW05R2VtbVNoYXBlSUxpMkVMaTFFTGkxRUUya0tFAF9aTjdjdXRsYXNzN'
-            b'GdlbW05R2VtbVNoYXBlSUxpMkVMaTFFTGkxRUUza01ORQBfWk43Y3V0bGFzczRnZW1tOUdlbW1TaGFwZUlMaT'
-            b'JFTGkxRUxpMUVFM2tNS0UAX1pON2N1dGxhc3M0Z2VtbTlHZW1tU2hhcGVJTGkyRUxpMUVMaTFFRTNrS05FAF9'
-            b'aTjdjdXRsYXNzNGdlbW05R2VtbVNoYXBlSUxpMkVMaTFFTGkxRUU0a01OS0UAX1pON2N1dGxhc3M0Z2VtbTlH'
-            b'ZW1tU2hhcGVJTGkyRUxpMUVMaTFFRTZrQ291bnRFAF9aTjdjdXRsYXNzOHBsYXRmb3JtMTdpbnRlZ3JhbF9jb'
-            b'25zdGFudEliTGIwRUU1dmFsdWVFAF9aTjdjdXRsYXNzOHBsYXRmb3JtMTdpbnRlZ3JhbF9jb25zdGFudEliTG'
-            b'IxRUU1dmFsdWVFAF9aTjdjdXRsYXNzOHBsYXRmb3JtMTRudW1lcmljX2xpbWl0c0lpRTEwaXNfaW50ZWdlckU'
-            b'AX1pON2N1dGxhc3M4cGxhdGZvcm0xNG51bWVyaWNfbGltaXRzSXNFMTBpc19pbnRlZ2VyRQBfWk43Y3V0bGFz'
-            b'czhwbGF0Zm9ybTE0bnVtZXJpY19saW1pdHNJYUUxMGlzX2ludGVnZXJFAF9aTjdjdXRsYXNzOHBsYXRmb3JtM'
-            b'TRudW1lcmljX2xpbWl0c0lqRTEwaXNfaW50ZWdlckUAX1pON2N1dGxhc3M4cGxhdGZvcm0xNG51bWVyaWNfbG'
-            b'ltaXRzSXRFMTBpc19pbnRlZ2VyRQBfWk43Y3V0bGFzczhwbGF0Zm9ybTE0bnVtZXJpY19saW1pdHNJaEUxMGl'
-            b'zX2ludGVnZXJFAF9aTjdjdXRsYXNzOHBsYXRmb3JtMTRudW1lcmljX2xpbWl0c0lOU18xNWludGVnZXJfc3Vi'
-            b'Ynl0ZUlMaTRFTGIxRUVFRTEwaXNfaW50ZWdlckUAX1pON2N1dGxhc3M4cGxhdGZvcm0xNG51bWVyaWNfbGlta'
-            b'XRzSU5TXzE1aW50ZWdlcl9zdWJieXRlSUxpNEVMYjBFRUVFMTBpc19pbnRlZ2VyRQBfWk43Y3V0bGFzczhwbG'
-            b'F0Zm9ybTE0bnVtZXJpY19saW1pdHNJTlNfMTVpbnRlZ2VyX3N1YmJ5dGVJTGkxRUxiMEVFRUUxMGlzX2ludGV'
-            b'nZXJFAF9aTjdjdXRsYXNzNGFyY2gxMmNwX2FzeW5jX25hbklMaTE2RUxOUzBfMTRDYWNoZU9wZXJhdGlvbjRL'
-            b'aW5kRTBFRTEya1NpemVJbkJ5dGVzRQBfWk43Y3V0bGFzczRhcmNoNFNtNTAyMWtNaW5Db21wdXRlQ2FwYWJpb'
-            b'Gl0eUUAX1pON2N1dGxhc3M0YXJjaDRTbTYwMjFrTWluQ29tcHV0ZUNhcGFiaWxpdHlFAF9aTjdjdXRsYXNzNG'
-            b'FyY2g0U202MTIxa01pbkNvbXB1dGVDYXBhYmlsaXR5RQBfWk43Y3V0bGFzczRhcmNoNFNtNzAyMWtNaW5Db21'
-            b'wdXRlQ2FwYWJpbGl0eUUAX1pON2N1dGxhc3M0YXJjaDRTbTcyMjFrTWluQ29tcHV0ZUNhcGFiaWxpdHlFAF9a'
-            b'TjdjdXRsYXNzNGFyY2g0U203NTIxa01pbkNvbXB1dGVDYXBhYmlsaXR5RQBfWk43Y3V0bGFzczRhcmNoNFNtO'
-            b'DAyMWtNaW5Db21wdXRlQ2FwYWJpbGl0eUUAX1pON2N1dGxhc3M0YXJjaDRTbTg2MjFrTWluQ29tcHV0ZUNhcG'
-            b'FiaWxpdHlFAF9aTjdjdXRsYXNzNmxheW91dDhSb3dNYWpvcjVrUmFua0UAX1pON2N1dGxhc3M2bGF5b3V0OFJ'
-            b'vd01ham9yMTFrU3RyaWRlUmFua0UAX1pON2N1dGxhc3M2bGF5b3V0MTFDb2x1bW5NYWpvcjVrUmFua0UAX1pO'
-            b'N2N1dGxhc3M2bGF5b3V0MTFDb2x1bW5NYWpvcjExa1N0cmlkZVJhbmtFAF9aTjdjdXRsYXNzNmxheW91dDE2Q'
-            b'29udGlndW91c01hdHJpeDVrUmFua0UAX1pON2N1dGxhc3M2bGF5b3V0MTZDb250aWd1b3VzTWF0cml4MTFrU3'
-            b'RyaWRlUmFua0UAX1pON2N1dGxhc3M2bGF5b3V0MjJBZmZpbmVSYW5rMkNvbHVtbk1ham9yNWtSYW5rRQBfWk4'
-            b'3Y3V0bGFzczZsYXlvdXQyMkFmZmluZVJhbmsyQ29sdW1uTWFqb3IxMWtTdHJpZGVSYW5rRQBfWk43Y3V0bGFz'
-            b'czZsYXlvdXQxOUFmZmluZVJhbmsyUm93TWFqb3I1a1JhbmtFAF9aTjdjdXRsYXNzNmxheW91dDE5QWZmaW5lU'
-            b'mFuazJSb3dNYWpvcjExa1N0cmlkZVJhbmtFAF9aTjdjdXRsYXNzNmxheW91dDExQWZmaW5lUmFua05JTGkyRU'
-            b'U1a1JhbmtFAF9aTjdjdXRsYXNzNmxheW91dDExQWZmaW5lUmFua05JTGkyRUUxMWtTdHJpZGVSYW5rRQBfWk4'
-            b'3Y3V0bGFzczZsYXlvdXQxM0dlbmVyYWxNYXRyaXg1a1JhbmtFAF9aTjdjdXRsYXNzNmxheW91dDEzR2VuZXJh'
-            b'bE1hdHJpeDExa1N0cmlkZVJhbmtFAF9aTjdjdXRsYXNzNmxheW91dDE4UGFja2VkVmVjdG9yTGF5b3V0NWtSY'
-            b'W5rRQBfWk43Y3V0bGFzczZsYXlvdXQxOFBhY2tlZFZlY3RvckxheW91dDExa1N0cmlkZVJhbmtFAF9aTjdjdX'
-            b'RsYXNzNmxheW91dDExUGl0Y2hMaW5lYXI1a1JhbmtFAF9aTjdjdXRsYXNzNmxheW91dDExUGl0Y2hMaW5lYXI'
-            b'xMWtTdHJpZGVSYW5rRQBfWk43Y3V0bGFzczZsYXlvdXQxMFRlbnNvck5IV0M1a1JhbmtFAF9aTjdjdXRsYXNz'
-            b'NmxheW91dDEwVGVuc29yTkhXQzExa1N0cmlkZVJhbmtFAF9aTjdjdXRsYXNzNmxheW91dDEwVGVuc29yTkNIV'
-            b'zVrUmFua0UAX1pON2N1dGxhc3M2bGF5b3V0MTBUZW5zb3JOQ0hXMTFrU3RyaWRlUmFua0UAX1pON2N1dGxhc3'
-            b'M2bGF5b3V0MTFUZW5zb3JOREhXQzVrUmFua0UAX1pON2N1dGxhc3M2bGF5b3V0MTFUZW5zb3JOREhXQzExa1N'
-            b'0cmlkZVJhbmtFAF9aTjdjdXRsYXNzOXRyYW5zZm9ybTI5UGl0Y2hMaW5lYXJXYXJwUmFrZWRUaHJlYWRNYXBJ'
-            b'TlNfMTZQaXRjaExpbmVhclNoYXBlSUxpNjRFTGkzMkVFRUxpNjRFTlMyX0lMaThFTGk0RUVFTGk4RUU4a1Roc'
-            b'mVhZHNFAF9aTjdjdXRsYXNzOXRyYW5zZm9ybTI5UGl0Y2hMaW5lYXJXYXJwUmFrZWRUaHJlYWRNYXBJTlNfMT'
-            b'ZQaXRjaExpbmVhclNoYXBlSUxpNjRFTGkzMkVFRUxpNjRFTlMyX0lMaThFTGk0RUVFTGk4RUUxOGtFbGVtZW5'
-            b'0c1BlckFjY2Vzc0UAX1pON2N1dGxhc3M5dHJhbnNmb3JtMjlQaXRjaExpbmVhcldhcnBSYWtlZFRocmVhZE1h'
-            b'cElOU18xNlBpdGNoTGluZWFyU2hhcGVJTGk2NEVMaTMyRUVFTGk2NEVOUzJfSUxpOEVMaTRFRUVMaThFRTZEZ'
-            b'XRhaWw5a1dhcnBTaXplRQBfWk43Y3V0bGFzczl0cmFuc2Zvcm0yOVBpdGNoTGluZWFyV2FycFJha2VkVGhyZW'
-            b'FkTWFwSU5TXzE2UGl0Y2hMaW5lYXJTaGFwZUlMaTY0RUxpMzJFRUVMaTY0RU5TMl9JTGk4RUxpNEVFRUxpOEV'
-            b'FNkRldGFpbDEwa1dhcnBDb3VudEUAX1pON2N1dGxhc3M5dHJhbnNmb3JtMjlQaXRjaExpbmVhcldhcnBSYWtl'
-            b'ZFRocmVhZE1hcElOU18xNlBpdGNoTGluZWFyU2hhcGVJTGk2NEVMaTMyRUVFTGk2NEVOUzJfSUxpOEVMaTRFR'
-            b'UVMaThFRTZEZXRhaWwxM2tXYXJwc1N0cmlkZWRFAF9aTjdjdXRsYXNzOXRyYW5zZm9ybTI5UGl0Y2hMaW5lYX'
-            b'JXYXJwUmFrZWRUaHJlYWRNYXBJTlNfMTZQaXRjaExpbmVhclNoYXBlSUxpNjRFTGkzMkVFRUxpNjRFTlMyX0l'
-            b'MaThFTGk0RUVFTGk4RUU2RGV0YWlsMTZrV2FycHNDb250aWd1b3VzRQBfWk43Y3V0bGFzczhlcGlsb2d1ZTEx'
-            b'dGhyZWFkYmxvY2syOE91dHB1dFRpbGVXYXJwUmFrZWRUaHJlYWRNYXBJTlNfNGdlbW05R2VtbVNoYXBlSUxpM'
-            b'zJFTGk2NEVMaTFFRUVOUzRfSUxpMTZFTGk2NEVMaTFFRUVMaTFFaExpOEVFMThrRWxlbWVudHNQZXJBY2Nlc3'
-            b'NFAF9aTjdjdXRsYXNzOGVwaWxvZ3VlMTF0aHJlYWRibG9jazI4T3V0cHV0VGlsZVdhcnBSYWtlZFRocmVhZE1'
-            b'hcElOU180Z2VtbTlHZW1tU2hhcGVJTGkzMkVMaTY0RUxpMUVFRU5TNF9JTGkxNkVMaTY0RUxpMUVFRUxpMUVo'
-            b'TGk4RUU5a1dhcnBTaXplRQBfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGhyZWFkYmxvY2syOE91dHB1dFRpbGVXY'
-            b'XJwUmFrZWRUaHJlYWRNYXBJTlNfNGdlbW05R2VtbVNoYXBlSUxpMzJFTGk2NEVMaTFFRUVOUzRfSUxpMTZFTG'
-            b'k2NEVMaTFFRUVMaTFFaExpOEVFOGtUaHJlYWRzRQBfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGhyZWFkYmxvY2s'
-            b'yOE91dHB1dFRpbGVXYXJwUmFrZWRUaHJlYWRNYXBJTlNfNGdlbW05R2VtbVNoYXBlSUxpMzJFTGk2NEVMaTFF'
-            b'RUVOUzRfSUxpMTZFTGk2NEVMaTFFRUVMaTFFaExpOEVFNkRldGFpbDI5a1dhcnBUaHJlYWRBcnJhbmdlbWVud'
-            b'FN0cmlkZWRFAF9aTjdjdXRsYXNzOGVwaWxvZ3VlMTF0aHJlYWRibG9jazI4T3V0cHV0VGlsZVdhcnBSYWtlZF'
-            b'RocmVhZE1hcElOU180Z2VtbTlHZW1tU2hhcGVJTGkzMkVMaTY0RUxpMUVFRU5TNF9JTGkxNkVMaTY0RUxpMUV'
-            b'FRUxpMUVoTGk4RUU2RGV0YWlsMzJrV2FycFRocmVhZEFycmFuZ2VtZW50Q29udGlndW91c0UAX1pON2N1dGxh'
-            b'c3M4ZXBpbG9ndWUxMXRocmVhZGJsb2NrMjJPdXRwdXRUaHJlYWRNYXBBZGFwdG9ySU5TXzl0cmFuc2Zvcm0yO'
-            b'VBpdGNoTGluZWFyV2FycFJha2VkVGhyZWFkTWFwSU5TXzE2UGl0Y2hMaW5lYXJTaGFwZUlMaTY0RUxpMzJFRU'
-            b'VMaTY0RU5TNV9JTGk4RUxpNEVFRUxpOEVFRUU4a1RocmVhZHNFAF9aTjdjdXRsYXNzOGVwaWxvZ3VlMTF0aHJ'
-            b'lYWRibG9jazIyT3V0cHV0VGhyZWFkTWFwQWRhcHRvcklOU185dHJhbnNmb3JtMjlQaXRjaExpbmVhcldhcnBS'
-            b'YWtlZFRocmVhZE1hcElOU18xNlBpdGNoTGluZWFyU2hhcGVJTGk2NEVMaTMyRUVFTGk2NEVOUzVfSUxpOEVMa'
-            b'TRFRUVMaThFRUVFMThrRWxlbWVudHNQZXJBY2Nlc3NFAF9aTjdjdXRsYXNzOGVwaWxvZ3VlMTF0aHJlYWRibG'
-            b'9jazE1T3V0cHV0VGlsZVNoYXBlSUxpMUVMaTRFTGkxRUxpMUVMaTRFRTdrQ29sdW1uRQBfWk43Y3V0bGFzczh'
-            b'lcGlsb2d1ZTExdGhyZWFkYmxvY2sxNU91dHB1dFRpbGVTaGFwZUlMaTFFTGk0RUxpMUVMaTFFTGk0RUU0a1Jv'
-            b'd0UAX1pON2N1dGxhc3M4ZXBpbG9ndWUxMXRocmVhZGJsb2NrMTVPdXRwdXRUaWxlU2hhcGVJTGkxRUxpNEVMa'
-            b'TFFTGkxRUxpNEVFNmtHcm91cEUAX1pON2N1dGxhc3M4ZXBpbG9ndWUxMXRocmVhZGJsb2NrMTVPdXRwdXRUaW'
-            b'xlU2hhcGVJTGkxRUxpNEVMaTFFTGkxRUxpNEVFOGtDbHVzdGVyRQBfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGh'
-            b'yZWFkYmxvY2sxNU91dHB1dFRpbGVTaGFwZUlMaTFFTGk0RUxpMUVMaTFFTGk0RUU1a1RpbGVFAF9aTjdjdXRs'
-            b'YXNzOGVwaWxvZ3VlMTF0aHJlYWRibG9jazE1T3V0cHV0VGlsZVNoYXBlSUxpMUVMaTRFTGkxRUxpMUVMaTRFR'
-            b'TZrQ291bnRFAF9aTjdjdXRsYXNzOGVwaWxvZ3VlMTF0aHJlYWRibG9jazE1T3V0cHV0VGlsZVNoYXBlSUxpMU'
-            b'VMaTFFTGkxRUxpMUVMaTFFRTdrQ29sdW1uRQBfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGhyZWFkYmxvY2sxNU9'
-            b'1dHB1dFRpbGVTaGFwZUlMaTFFTGkxRUxpMUVMaTFFTGkxRUU0a1Jvd0UAX1pON2N1dGxhc3M4ZXBpbG9ndWUx'
-            b'MXRocmVhZGJsb2NrMTVPdXRwdXRUaWxlU2hhcGVJTGkxRUxpMUVMaTFFTGkxRUxpMUVFNmtHcm91cEUAX1pON'
-            b'2N1dGxhc3M4ZXBpbG9ndWUxMXRocmVhZGJsb2NrMTVPdXRwdXRUaWxlU2hhcGVJTGkxRUxpMUVMaTFFTGkxRU'
-            b'xpMUVFOGtDbHVzdGVyRQBfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGhyZWFkYmxvY2sxNU91dHB1dFRpbGVTaGF'
-            b'wZUlMaTFFTGkxRUxpMUVMaTFFTGkxRUU1a1RpbGVFAF9aTjdjdXRsYXNzOGVwaWxvZ3VlMTF0aHJlYWRibG9j'
-            b'azE1T3V0cHV0VGlsZVNoYXBlSUxpMUVMaTFFTGkxRUxpMUVMaTFFRTZrQ291bnRFAF9aTjdjdXRsYXNzOGVwa'
-            b'WxvZ3VlMTF0aHJlYWRibG9jazIyUHJlZGljYXRlZFRpbGVJdGVyYXRvcklOUzFfMjJPdXRwdXRUaHJlYWRNYX'
-            b'BBZGFwdG9ySU5TXzl0cmFuc2Zvcm0yOVBpdGNoTGluZWFyV2FycFJha2VkVGhyZWFkTWFwSU5TXzE2UGl0Y2h'
-            b'MaW5lYXJTaGFwZUlMaTY0RUxpMzJFRUVMaTY0RU5TNl9JTGk4RUxpNEVFRUxpOEVFRUVFaExiMEVFMThrRWxl'
-            b'bWVudHNQZXJBY2Nlc3NFAF9aTjdjdXRsYXNzOGVwaWxvZ3VlMTF0aHJlYWRibG9jazIyUHJlZGljYXRlZFRpb'
-            b'GVJdGVyYXRvcklOUzFfMjJPdXRwdXRUaHJlYWRNYXBBZGFwdG9ySU5TXzl0cmFuc2Zvcm0yOVBpdGNoTGluZW'
-            b'FyV2FycFJha2VkVGhyZWFkTWFwSU5TXzE2UGl0Y2hMaW5lYXJTaGFwZUlMaTY0RUxpMzJFRUVMaTY0RU5TNl9'
-            b'JTGk4RUxpNEVFRUxpOEVFRUVFaExiMEVFOGtUaHJlYWRzRQBfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGhyZWFk'
-            b'YmxvY2syMlByZWRpY2F0ZWRUaWxlSXRlcmF0b3JJTlMxXzIyT3V0cHV0VGhyZWFkTWFwQWRhcHRvcklOU185d'
-            b'HJhbnNmb3JtMjlQaXRjaExpbmVhcldhcnBSYWtlZFRocmVhZE1hcElOU18xNlBpdGNoTGluZWFyU2hhcGVJTG'
-            b'k2NEVMaTMyRUVFTGk2NEVOUzZfSUxpOEVMaTRFRUVMaThFRUVFRWhMYjBFRTExa0l0ZXJhdGlvbnNFAF9aTjd'
-            b'jdXRsYXNzOGVwaWxvZ3VlMTF0aHJlYWRibG9jazIyUHJlZGljYXRlZFRpbGVJdGVyYXRvcklOUzFfMjJPdXRw'
-            b'dXRUaHJlYWRNYXBBZGFwdG9ySU5TXzl0cmFuc2Zvcm0yOVBpdGNoTGluZWFyV2FycFJha2VkVGhyZWFkTWFwS'
-            b'U5TXzE2UGl0Y2hMaW5lYXJTaGFwZUlMaTY0RUxpMzJFRUVMaTY0RU5TNl9JTGk4RUxpNEVFRUxpOEVFRUVFaE'
-            b'xiMEVFNE1hc2s2a0NvdW50RQBfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGhyZWFkYmxvY2syMlByZWRpY2F0ZWR'
-            b'UaWxlSXRlcmF0b3JJTlMxXzIyT3V0cHV0VGhyZWFkTWFwQWRhcHRvcklOU185dHJhbnNmb3JtMjlQaXRjaExp'
-            b'bmVhcldhcnBSYWtlZFRocmVhZE1hcElOU18xNlBpdGNoTGluZWFyU2hhcGVJTGk2NEVMaTMyRUVFTGk2NEVOU'
-            b'zZfSUxpOEVMaTRFRUVMaThFRUVFRU5TXzEwYmZsb2F0MTZfdEVMYjBFRTE4a0VsZW1lbnRzUGVyQWNjZXNzRQ'
-            b'BfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGhyZWFkYmxvY2syMlByZWRpY2F0ZWRUaWxlSXRlcmF0b3JJTlMxXzI'
-            b'yT3V0cHV0VGhyZWFkTWFwQWRhcHRvcklOU185dHJhbnNmb3JtMjlQaXRjaExpbmVhcldhcnBSYWtlZFRocmVh'
-            b'ZE1hcElOU18xNlBpdGNoTGluZWFyU2hhcGVJTGk2NEVMaTMyRUVFTGk2NEVOUzZfSUxpOEVMaTRFRUVMaThFR'
-            b'UVFRU5TXzEwYmZsb2F0MTZfdEVMYjBFRThrVGhyZWFkc0UAX1pON2N1dGxhc3M4ZXBpbG9ndWUxMXRocmVhZG'
-            b'Jsb2NrMjJQcmVkaWNhdGVkVGlsZUl0ZXJhdG9ySU5TMV8yMk91dHB1dFRocmVhZE1hcEFkYXB0b3JJTlNfOXR'
-            b'yYW5zZm9ybTI5UGl0Y2hMaW5lYXJXYXJwUmFrZWRUaHJlYWRNYXBJTlNfMTZQaXRjaExpbmVhclNoYXBlSUxp'
-            b'NjRFTGkzMkVFRUxpNjRFTlM2X0lMaThFTGk0RUVFTGk4RUVFRUVOU18xMGJmbG9hdDE2X3RFTGIwRUUxMWtJd'
-            b'GVyYXRpb25zRQBfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGhyZWFkYmxvY2syMlByZWRpY2F0ZWRUaWxlSXRlcm'
-            b'F0b3JJTlMxXzIyT3V0cHV0VGhyZWFkTWFwQWRhcHRvcklOU185dHJhbnNmb3JtMjlQaXRjaExpbmVhcldhcnB'
-            b'SYWtlZFRocmVhZE1hcElOU18xNlBpdGNoTGluZWFyU2hhcGVJTGk2NEVMaTMyRUVFTGk2NEVOUzZfSUxpOEVM'
-            b'aTRFRUVMaThFRUVFRU5TXzEwYmZsb2F0MTZfdEVMYjBFRTRNYXNrNmtDb3VudEUAX1pON2N1dGxhc3M4ZXBpb'
-            b'G9ndWUxMXRocmVhZGJsb2NrMTVPdXRwdXRUaWxlU2hhcGVJTGkxRUxpNEVMaTFFTGkxRUxpMUVFN2tDb2x1bW'
-            b'5FAF9aTjdjdXRsYXNzOGVwaWxvZ3VlMTF0aHJlYWRibG9jazE1T3V0cHV0VGlsZVNoYXBlSUxpMUVMaTRFTGk'
-            b'xRUxpMUVMaTFFRTRrUm93RQBfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGhyZWFkYmxvY2sxNU91dHB1dFRpbGVT'
-            b'aGFwZUlMaTFFTGk0RUxpMUVMaTFFTGkxRUU2a0dyb3VwRQBfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGhyZWFkY'
-            b'mxvY2sxNU91dHB1dFRpbGVTaGFwZUlMaTFFTGk0RUxpMUVMaTFFTGkxRUU4a0NsdXN0ZXJFAF9aTjdjdXRsYX'
-            b'NzOGVwaWxvZ3VlMTF0aHJlYWRibG9jazE1T3V0cHV0VGlsZVNoYXBlSUxpMUVMaTRFTGkxRUxpMUVMaTFFRTV'
-            b'rVGlsZUUAX1pON2N1dGxhc3M4ZXBpbG9ndWUxMXRocmVhZGJsb2NrMTVPdXRwdXRUaWxlU2hhcGVJTGkxRUxp'
-            b'NEVMaTFFTGkxRUxpMUVFNmtDb3VudEUAX1pON2N1dGxhc3M4ZXBpbG9ndWUxMXRocmVhZGJsb2NrMTVPdXRwd'
-            b'XRUaWxlU2hhcGVJTGk2NEVMaTRFTGkxRUxpMUVMaTFFRTdrQ29sdW1uRQBfWk43Y3V0bGFzczhlcGlsb2d1ZT'
-            b'ExdGhyZWFkYmxvY2sxNU91dHB1dFRpbGVTaGFwZUlMaTY0RUxpNEVMaTFFTGkxRUxpMUVFNGtSb3dFAF9aTjd'
-            b'jdXRsYXNzOGVwaWxvZ3VlMTF0aHJlYWRibG9jazE1T3V0cHV0VGlsZVNoYXBlSUxpNjRFTGk0RUxpMUVMaTFF'
-            b'TGkxRUU2a0dyb3VwRQBfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGhyZWFkYmxvY2sxNU91dHB1dFRpbGVTaGFwZ'
-            b'UlMaTY0RUxpNEVMaTFFTGkxRUxpMUVFOGtDbHVzdGVyRQBfWk43Y3V0bGFzczhlcGlsb2d1ZTExdGhyZWFkYm'
-            b'xvY2sxNU91dHB1dFRpbGVTaGFwZUlMaTY0RUxpNEVMaTFFTGkxRUxpMUVFNWtUaWxlRQBfWk43Y3V0bGFzczh'
-            b'lcGlsb2d1ZTExdGhyZWFkYmxvY2sxNU91dHB1dFRpbGVTaGFwZUlMaTY0RUxpNEVMaTFFTGkxRUxpMUVFNmtD'
-            b'b3VudEUAX1pOOHBsYXRmb3JtMTRudW1lcmljX2xpbWl0c0lON2N1dGxhc3M2aGFsZl90RUUxNGlzX3NwZWNpY'
-            b'WxpemVkRQBfWk44cGxhdGZvcm0xNG51bWVyaWNfbGltaXRzSU43Y3V0bGFzczZoYWxmX3RFRTlpc19zaWduZW'
-            b'RFAF9aTjhwbGF0Zm9ybTE0bnVtZXJpY19saW1pdHNJTjdjdXRsYXNzNmhhbGZfdEVFMTBpc19pbnRlZ2VyRQB'
-            b'fWk44cGxhdGZvcm0xNG51bWVyaWNfbGltaXRzSU43Y3V0bGFzczZoYWxmX3RFRThpc19leGFjdEUAX1pOOHBs'
-            b'YXRmb3JtMTRudW1lcmljX2xpbWl0c0lON2N1dGxhc3M2aGFsZl90RUUxMmhhc19pbmZpbml0eUUAX1pOOHBsY'
-            b'XRmb3JtMTRudW1lcmljX2xpbWl0c0lON2N1dGxhc3M2aGFsZl90RUUxM2hhc19xdWlldF9OYU5FAF9aTjhwbG'
-            b'F0Zm9ybTE0bnVtZXJpY19saW1pdHNJTjdjdXRsYXNzNmhhbGZfdEVFMTdoYXNfc2lnbmFsaW5nX05hTkUAX1p'
-            b'OOHBsYXRmb3JtMTRudW1lcmljX2xpbWl0c0lON2N1dGxhc3M2aGFsZl90RUUxNWhhc19kZW5vcm1fbG9zc0UA'
-            b'X1pOOHBsYXRmb3JtMTRudW1lcmljX2xpbWl0c0lON2N1dGxhc3M2aGFsZl90RUU5aXNfaWVjNTU5RQBfWk44c'
-            b'GxhdGZvcm0xNG51bWVyaWNfbGltaXRzSU43Y3V0bGFzczZoYWxmX3RFRTEwaXNfYm91bmRlZEUAX1pOOHBsYX'
-            b'Rmb3JtMTRudW1lcmljX2xpbWl0c0lON2N1dGxhc3M2aGFsZl90RUU5aXNfbW9kdWxvRQBfWk44cGxhdGZvcm0'
-            b'xNG51bWVyaWNfbGltaXRzSU43Y3V0bGFzczZoYWxmX3RFRTZkaWdpdHNFAF9aTjRmb3J0MTd0ZW5zb3JfZGVz'
-            b'Y3JpcHRvcjhNQVhfRElNU0UALm52LmNvbnN0YW50MwAAAAAAX1pON2N1dGxhc3M0YXJjaDEzT09CX05BTl9GM'
-            b'TZ4OEUAX1pON2N1dGxhc3M0YXJjaDIwRElBR19EQVRBX0RPVUJMRV9PTkVFAF9aTjdjdXRsYXNzNGFyY2gxOU'
-            b'RJQUdfREFUQV9GTE9BVF9PTkVFAF9aTjdjdXRsYXNzNGFyY2gxNERJQUdfREFUQV9aRVJPRQAubnYuZ2xvYmF'
-            b'sLmluaXQAX1pOMTA4X0lOVEVSTkFMXzAwMDAwMDAwXzc3X2N1ZG5uX2dlbmVyYXRlZF9wb2ludHdpc2VfY3V0'
-            b'bGFzc19zbTgwX2tub2JfMzdfMzJ4NjR4MV8xNng2NHgxXzFfa2VybmVsMF8wX2N1XzAzMDkzYzhkN2N1dGxhc'
-            b'3MyME5VTV9USFJFQURTX1BFUl9XQVJQRQBfWk4xMDhfSU5URVJOQUxfMDAwMDAwMDBfNzdfY3Vkbm5fZ2VuZX'
-            b'JhdGVkX3BvaW50d2lzZV9jdXRsYXNzX3NtODBfa25vYl8zN18zMng2NHgxXzE2eDY0eDFfMV9rZXJuZWwwXzB'
-            b'fY3VfMDMwOTNjOGQ3Y3V0bGFzczI1TlVNX1RIUkVBRFNfUEVSX0hBTEZfV0FSUEUAX1pOMTA4X0lOVEVSTkFM'
-            b'XzAwMDAwMDAwXzc3X2N1ZG5uX2dlbmVyYXRlZF9wb2ludHdpc2VfY3V0bGFzc19zbTgwX2tub2JfMzdfMzJ4N'
-            b'jR4MV8xNng2NHgxXzFfa2VybmVsMF8wX2N1XzAzMDkzYzhkN2N1dGxhc3MyME5VTV9USFJFQURTX1BFUl9RVU'
-            b'FERQBfWk4xMDhfSU5URVJOQUxfMDAwMDAwMDBfNzdfY3Vkbm5fZ2VuZXJhdGVkX3BvaW50d2lzZV9jdXRsYXN'
-            b'zX3NtODBfa25vYl8zN18zMng2NHgxXzE2eDY0eDFfMV9rZXJuZWwwXzBfY3VfMDMwOTNjOGQ3Y3V0bGFzczI1'
-            b'TlVNX1RIUkVBRFNfUEVSX1FVQURfUEFJUkUALmRlYnVnX2ZyYW1lAC5yZWwubnYuY29uc3RhbnQucGljAC5yZ'
-            b'WxhLm52LmNvbnN0YW50LnBpYwAucmVsLmRlYnVnX2ZyYW1lAC5yZWxhLmRlYnVnX2ZyYW1lAC5udi5jYWxsZ3'
-            b'JhcGgALm52LnByb3RvdHlwZQBjdWRubl9nZW5lcmF0ZWRfcG9pbnR3aXNlX2N1dGxhc3Nfc204MF9rbm9iXzM'
-            b'3XzMyeDY0eDFfMTZ4NjR4MV8xX2tlcm5lbDBfMAAubnYuY29uc3RhbnQwLmN1ZG5uX2dlbmVyYXRlZF9wb2lu'
-            b'dHdpc2VfY3V0bGFzc19zbTgwX2tub2JfMzdfMzJ4NjR4MV8xNng2NHgxXzFfa2VybmVsMF8wAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAApAAAAAwAFAAAAAAAAAAAAAAAAAAAAAAA5AAAAAwAGAAAAAAAAAAAAAA'
-            b'AAAAAAAABdAAAAAwAPAAAAAAAAAAAAAAAAAAAAAABYAQAAIQAAAAAAAAAAAAAABAAAAAAAAACHAQAAIKARAAA'
-            b'AAAAAAAAAAAAAAAAAAACoAQAAAwASAAAAAAAAAAAAAAAAAAAAAACzAQAAAQASAJABAAAAAAAABAAAAAAAAADU'
-            b'AQAAAwANAAAAAAAAAAAAAAAAAAAAAADlAQAAAQASAIgCAAAAAAAABAAAAAAAAAAGAgAAAQASAIAAAAAAAAAAB'
-            b'AAAAAAAAAAnAgAAAQASANgDAAAAAAAABAAAAAAAAABGAgAAAQASAFwCAAAAAAAABAAAAAAAAABlAgAAAQASAF'
-            b'gDAAAAAAAABAAAAAAAAACEAgAAAQASAFwBAAAAAAAABAAAAAAAAACjAgAAAQASAFwEAAAAAAAABAAAAAAAAAD'
-            b'EAgAAAQASAOwBAAAAAAAABAAAAAAAAADjAgAAAQASAOwCAAAAAAAABAAAAAAAAAACAwAAAQASAOQAAAAAAAAA'
-            b'BAAAAAAAAAAhAwAAAQASAJgDAAAAAAAABAAAAAAAAABAAwAAAQASACQCAAAAAAAABAAAAAAAAABfAwAAAQASA'
-            b'CQDAAAAAAAABAAAAAAAAACCAwAAAQASACABAAAAAAAABAAAAAAAAADDAwAAAQASACQEAAAAAAAABAAAAAAAAA'
-            b'AEBAAAAQASAMQBAAAAAAAABAAAAAAAAABFBAAAAQASAMQCAAAAAAAABAAAAAAAAACGBAAAAQASALwAAAAAAAA'
-            b'ABAAAAAAAAADHBAAAAQASAPwDAAAAAAAABAAAAAAAAAD1BAAAAQASAKYEAAAAAAAAAQAAAAAAAAAlBQAAAQAS'
-            b'ALAEAAAAAAAAAQAAAAAAAABTBQAAAQASAHwBAAAAAAAABAAAAAAAAACBBQAAAQASAL0EAAAAAAAAAQAAAAAAA'
-            b'ACxBQAAAQASAKEEAAAAAAAAAQAAAAAAAADfBQAAAQASAAQDAAAAAAAABAAAAAAAAAANBgAAAQASAJUEAAAAAA'
-            b'AAAQAAAAAAAAA9BgAAAQASALMEAAAAAAAAAQAAAAAAAABrBgAAAQASAKMEAAAAAAAAAQAAAAAAAACzBgAAAQA'
-            b'SADgDAAAAAAAABAAAAAAAAADuBgAAAQASAJgEAAAAAAAAAQAAAAAAAAAoBwAAAQASALkEAAAAAAAAAQAAAAAA'
-            b'AABiBwAAAQASAKABAAAAAAAABAAAAAAAAACjBwAAAQASAKACAAAAAAAABAAAAAAAAADtBwAAAQASAJgAAAAAA'
-            b'AAABAAAAAAAAAA3CAAAAQASAMgDAAAAAAAABAAAAAAAAAByCAAAAQASAEwCAAAAAAAABAAAAAAAAAC4CAAAAQ'
-            b'ASAEgDAAAAAAAABAAAAAAAAAD9CAAAAQASAEwBAAAAAAAABAAAAAAAAABCCQAAAQASAEwEAAAAAAAABAAAAAA'
-            b'AAACICQAAAQASANgBAAAAAAAABAAAAAAAAADJCQAAAQASANgCAAAAAAAABAAAAAAAAAATCgAAAQASANAAAAAA'
-            b'AAAABAAAAAAAAABdCgAAAQASAJAEAAAAAAAAAgAAAAAAAACYCgAAAQASAIgEAAAAAAAAAgAAAAAAAADeCgAAA'
-            b'QASABQDAAAAAAAABAAAAAAAAAAjCwAAAQASAAwBAAAAAAAABAAAAAAAAABoCwAAAQASABAEAAAAAAAABAAAAA'
-            b'AAAACuCwAAAQASALABAAAAAAAABAAAAAAAAADuCwAAAQASALACAAAAAAAABAAAAAAAAAA3DAAAAQASAKgAAAA'
-            b'AAAAABAAAAAAAAACADAAAAQASALYEAAAAAAAAAQAAAAAAAAC6DAAAAQASAKUEAAAAAAAAAQAAAAAAAAD/DAAA'
-            b'AQASAGwDAAAAAAAABAAAAAAAAABDDQAAAQASAGwBAAAAAAAABAAAAAAAAACHDQAAAQASAGwEAAAAAAAABAAAA'
-            b'AAAAADMDQAAAQASAJ8EAAAAAAAAAQAAAAAAAAARDgAAAQASAKkEAAAAAAAAAQAAAAAAAABWDgAAAQASAJMEAA'
-            b'AAAAAAAQAAAAAAAACVDgAAAQASAKwDAAAAAAAABAAAAAAAAADZDgAAAQASADACAAAAAAAABAAAAAAAAAACDwA'
-            b'AAQASAKwEAAAAAAAAAQAAAAAAAABKDwAAAQASADQBAAAAAAAABAAAAAAAAACFDwAAAQASALcEAAAAAAAAAQAA'
-            b'AAAAAAC/DwAAAQASAJwEAAAAAAAAAQAAAAAAAAD5DwAAAQASAJQCAAAAAAAABAAAAAAAAAA6EAAAAQASAIwAA'
-            b'AAAAAAABAAAAAAAAACEEAAAAQASAOgDAAAAAAAABAAAAAAAAADOEAAAAQASAGwCAAAAAAAABAAAAAAAAAAJEQ'
-            b'AAAQASAGgDAAAAAAAABAAAAAAAAABPEQAAAQASAGgBAAAAAAAABAAAAAAAAACUEQAAAQASAGgEAAAAAAAABAA'
-            b'AAAAAAADZEQAAAQASAPwBAAAAAAAABAAAAAAAAAAfEgAAAQASAPwCAAAAAAAABAAAAAAAAABgEgAAAQASAPQA'
-            b'AAAAAAAABAAAAAAAAACqEgAAAQASAKgDAAAAAAAABAAAAAAAAAD0EgAAAQASAIoEAAAAAAAAAgAAAAAAAAAvE'
-            b'wAAAQASAI4EAAAAAAAAAgAAAAAAAAB1EwAAAQASADABAAAAAAAABAAAAAAAAAC6EwAAAQASADQEAAAAAAAABA'
-            b'AAAAAAAAD/EwAAAQASANQBAAAAAAAABAAAAAAAAABFFAAAAQASANQCAAAAAAAABAAAAAAAAACFFAAAAQASAMw'
-            b'AAAAAAAAABAAAAAAAAADOFAAAAQASAAwEAAAAAAAABAAAAAAAAAAXFQAAAQASAKcEAAAAAAAAAQAAAAAAAABR'
-            b'FQAAAQASALEEAAAAAAAAAQAAAAAAAACWFQAAAQASAIwBAAAAAAAABAAAAAAAAADaFQAAAQASAIQEAAAAAAAAB'
-            b'AAAAAAAAAAeFgAAAQASABQCAAAAAAAABAAAAAAAAABjFgAAAQASAKsEAAAAAAAAAQAAAAAAAACoFgAAAQASAJ'
-            b'YEAAAAAAAAAQAAAAAAAADtFgAAAQASALQEAAAAAAAAAQAAAAAAAAAsFwAAAQASAEgCAAAAAAAABAAAAAAAAAB'
-            b'wFwAAAQASAEQDAAAAAAAABAAAAAAAAACZFwAAAQASAEgBAAAAAAAABAAAAAAAAAC8FwAAAQASAEgEAAAAAAAA'
-            b'BAAAAAAAAADpFwAAAQASAKwBAAAAAAAABAAAAAAAAAAIGAAAAQASAKwCAAAAAAAABAAAAAAAAAAqGAAAAQASA'
-            b'KQAAAAAAAAABAAAAAAAAABWGAAAAQASANQDAAAAAAAABAAAAAAAAAB+GAAAAQASAFgCAAAAAAAABAAAAAAAAA'
-            b'CfGAAAAQASAFQDAAAAAAAABAAAAAAAAADAGAAAAQASAFgBAAAAAAAABAAAAAAAAADjGAAAAQASAFgEAAAAAAA'
-            b'ABAAAAAAAAAAtGQAAAQASAOgBAAAAAAAABAAAAAAAAAB3GQAAAQASAOgCAAAAAAAABAAAAAAAAACYGQAAAQAS'
-            b'AOAAAAAAAAAABAAAAAAAAADKGQAAAQASAJQDAAAAAAAABAAAAAAAAAAKGgAAAQASACAAAAAAAAAACAAAAAAAA'
-            b'ABEGgAAAQASAEgAAAAAAAAACAAAAAAAAAB2GgAAAQASABwBAAAAAAAABAAAAAAAAACkGgAAAQASACAEAAAAAA'
-            b'AABAAAAAAAAADQGgAAAQASAMABAAAAAAAABAAAAAAAAAD+GgAAAQASAMACAAAAAAAABAAAAAAAAAAnGwAAAQA'
-            b'SALgAAAAAAAAABAAAAAAAAABQGwAAAQASAPgDAAAAAAAABAAAAAAAAAB5GwAAAQASAHwCAAAAAAAABAAAAAAA'
-            b'AACiGwAAAQASAHwDAAAAAAAABAAAAAAAAADUGwAAAQASAHgBAAAAAAAABAAAAAAAAAAUHAAAAQASAHgAAAAAA'
-            b'AAACAAAAAAAAABOHAAAAQASABgAAAAAAAAACAAAAAAAAACAHAAAAQASAIwEAAAAAAAAAgAAAAAAAACuHAAAAQ'
-            b'ASAPwAAAAAAAAABAAAAAAAAADdHAAAAQASALgDAAAAAAAABAAAAAAAAAAPHQAAAQASADgCAAAAAAAABAAAAAA'
-            b'AAAA/HQAAAQASADQDAAAAAAAABAAAAAAAAABiHQAAAQASAAgAAAAAAAAACAAAAAAAAACSHQAAAQASAGgAAAAA'
-            b'AAAACAAAAAAAAAC6HQAAAQASAJgBAAAAAAAABAAAAAAAAADcHQAAAQASAJACAAAAAAAABAAAAAAAAAAAHgAAA'
-            b'QASAIgAAAAAAAAABAAAAAAAAAAfHgAAAQASAOADAAAAAAAABAAAAAAAAAA+HgAAAQASAGQCAAAAAAAABAAAAA'
-            b'AAAABdHgAAAQASAGADAAAAAAAABAAAAAAAAAB8HgAAAQASABAAAAAAAAAACAAAAAAAAACsHgAAAQASAHAAAAA'
-            b'AAAAACAAAAAAAAADUHgAAAQASAPQBAAAAAAAABAAAAAAAAAD5HgAAAQASAPQCAAAAAAAABAAAAAAAAAAhHwAA'
-            b'AQASAOwAAAAAAAAABAAAAAAAAABHHwAAAQASAKADAAAAAAAABAAAAAAAAABqHwAAAQASACgAAAAAAAAACAAAA'
-            b'AAAAACaHwAAAQASAFAAAAAAAAAACAAAAAAAAADCHwAAAQASACgBAAAAAAAABAAAAAAAAADkHwAAAQASACwEAA'
-            b'AAAAAABAAAAAAAAAAIIAAAAQASAMwBAAAAAAAABAAAAAAAAAAnIAAAAQASAMwCAAAAAAAABAAAAAAAAABGIAA'
-            b'AAQASAMQAAAAAAAAABAAAAAAAAABlIAAAAQASAAQEAAAAAAAABAAAAAAAAACEIAAAAQASADgAAAAAAAAACAAA'
-            b'AAAAAAC0IAAAAQASAGAAAAAAAAAACAAAAAAAAADcIAAAAQASAIQBAAAAAAAABAAAAAAAAAABIQAAAQASAHwEA'
-            b'AAAAAAABAAAAAAAAAApIQAAAQASAAwCAAAAAAAABAAAAAAAAABPIQAAAQASAAwDAAAAAAAABAAAAAAAAACBIQ'
-            b'AAAQASAAQBAAAAAAAABAAAAAAAAACiIQAAAQASAMADAAAAAAAABAAAAAAAAADDIQAAAQASAEACAAAAAAAABAA'
-            b'AAAAAAAD5IQAAAQASAEADAAAAAAAABAAAAAAAAAArIgAAAQASAEQBAAAAAAAABAAAAAAAAABbIgAAAQASAEQE'
-            b'AAAAAAAABAAAAAAAAACSIgAAAQASAKgBAAAAAAAABAAAAAAAAADFIgAAAQASAKgCAAAAAAAABAAAAAAAAAD2I'
-            b'gAAAQASAKAAAAAAAAAABAAAAAAAAAAsIwAAAQASANADAAAAAAAABAAAAAAAAABeIwAAAQASAFQCAAAAAAAABA'
-            b'AAAAAAAACOIwAAAQASAFADAAAAAAAABAAAAAAAAADGIwAAAQASAFQBAAAAAAAABAAAAAAAAAD6IwAAAQASAFQ'
-            b'EAAAAAAAABAAAAAAAAAAsJAAAAQASAOABAAAAAAAABAAAAAAAAABjJAAAAQASAOACAAAAAAAABAAAAAAAAACW'
-            b'JAAAAQASANgAAAAAAAAABAAAAAAAAADHJAAAAQASAIwDAAAAAAAABAAAAAAAAAD9JAAAAQASABwCAAAAAAAAB'
-            b'AAAAAAAAAAvJQAAAQASABwDAAAAAAAABAAAAAAAAABfJQAAAQASABQBAAAAAAAABAAAAAAAAACVJQAAAQASAB'
-            b'gEAAAAAAAABAAAAAAAAADHJQAAAQASALgBAAAAAAAABAAAAAAAAAD3JQAAAQASALgCAAAAAAAABAAAAAAAAAA'
-            b'uJgAAAQASALAAAAAAAAAABAAAAAAAAABhJgAAAQASAPADAAAAAAAABAAAAAAAAACSJgAAAQASAHQCAAAAAAAA'
-            b'BAAAAAAAAAC1JgAAAQASAHQDAAAAAAAABAAAAAAAAADpJgAAAQASAHABAAAAAAAABAAAAAAAAAAsJwAAAQASA'
-            b'HAEAAAAAAAABAAAAAAAAABjJwAAAQASAAACAAAAAAAABAAAAAAAAACoJwAAAQASAEAAAAAAAAAACAAAAAAAAA'
-            b'DnJwAAAQASAAAAAAAAAAAACAAAAAAAAAAeKAAAAQASALADAAAAAAAABAAAAAAAAABRKAAAAQASADAAAAAAAAA'
-            b'ACAAAAAAAAACBKAAAAQASAFgAAAAAAAAACAAAAAAAAACpKAAAAQASADgBAAAAAAAABAAAAAAAAADIKAAAAQAS'
-            b'ADgEAAAAAAAABAAAAAAAAADnKAAAAQASAJwBAAAAAAAABAAAAAAAAAAGKQAAAQASAJwCAAAAAAAABAAAAAAAA'
-            b'AAtKQAAAQASAJQAAAAAAAAABAAAAAAAAABUKQAAAQASAOQDAAAAAAAABAAAAAAAAAB7KQAAAQASAGgCAAAAAA'
-            b'AABAAAAAAAAACmKQAAAQASAGQDAAAAAAAABAAAAAAAAADVKQAAAQASAGQBAAAAAAAABAAAAAAAAAAEKgAAAQA'
-            b'SAGQEAAAAAAAABAAAAAAAAAAzKgAAAQASAPgBAAAAAAAABAAAAAAAAABjKgAAAQASAPgCAAAAAAAABAAAAAAA'
-            b'AACTKgAAAQASAPAAAAAAAAAABAAAAAAAAADDKgAAAQASAKQDAAAAAAAABAAAAAAAAAD0KgAAAQASACwCAAAAA'
-            b'AAABAAAAAAAAAAnKwAAAQASACwDAAAAAAAABAAAAAAAAABWKwAAAQASACwBAAAAAAAABAAAAAAAAACFKwAAAQ'
-            b'ASADAEAAAAAAAABAAAAAAAAAC0KwAAAQASANABAAAAAAAABAAAAAAAAADkKwAAAQASANACAAAAAAAABAAAAAA'
-            b'AAAAULAAAAQASAMgAAAAAAAAABAAAAAAAAABELAAAAQASAAgEAAAAAAAABAAAAAAAAAB1LAAAAQASAIQCAAAA'
-            b'AAAABAAAAAAAAACoLAAAAQASAIQDAAAAAAAABAAAAAAAAADVLAAAAQASAIgBAAAAAAAABAAAAAAAAAACLQAAA'
-            b'QASAIAEAAAAAAAABAAAAAAAAAAvLQAAAQASABACAAAAAAAABAAAAAAAAABdLQAAAQASABADAAAAAAAABAAAAA'
-            b'AAAACLLQAAAQASAAgBAAAAAAAABAAAAAAAAAC5LQAAAQASAMQDAAAAAAAABAAAAAAAAADoLQAAAQASAEQCAAA'
-            b'AAAAABAAAAAAAAAAZLgAAAQASAK4EAAAAAAAAAQAAAAAAAABPLgAAAQASAJkEAAAAAAAAAQAAAAAAAACFLgAA'
-            b'AQASALoEAAAAAAAAAQAAAAAAAAC6LgAAAQASAJ4EAAAAAAAAAQAAAAAAAADvLgAAAQASAKgEAAAAAAAAAQAAA'
-            b'AAAAAAkLwAAAQASAJIEAAAAAAAAAQAAAAAAAABZLwAAAQASALUEAAAAAAAAAQAAAAAAAACOLwAAAQASAKQEAA'
-            b'AAAAAAAQAAAAAAAADDLwAAAQASAK8EAAAAAAAAAQAAAAAAAAAWMAAAAQASAJoEAAAAAAAAAQAAAAAAAABpMAA'
-            b'AAQASALsEAAAAAAAAAQAAAAAAAAC8MAAAAQASAOQBAAAAAAAABAAAAAAAAAAOMQAAAQASAOQCAAAAAAAABAAA'
-            b'AAAAAAA8MQAAAQASANwAAAAAAAAABAAAAAAAAABqMQAAAQASAJADAAAAAAAABAAAAAAAAACYMQAAAQASACACA'
-            b'AAAAAAABAAAAAAAAADGMQAAAQASACADAAAAAAAABAAAAAAAAAD0MQAAAQASABgBAAAAAAAABAAAAAAAAAAiMg'
-            b'AAAQASABwEAAAAAAAABAAAAAAAAABQMgAAAQASALwBAAAAAAAABAAAAAAAAAB+MgAAAQASALwCAAAAAAAABAA'
-            b'AAAAAAAChMgAAAQASALQAAAAAAAAABAAAAAAAAADLMgAAAQASAPQDAAAAAAAABAAAAAAAAADyMgAAAQASAHgC'
-            b'AAAAAAAABAAAAAAAAAAgMwAAAQASAHgDAAAAAAAABAAAAAAAAABMMwAAAQASAHQBAAAAAAAABAAAAAAAAAB/M'
-            b'wAAAQASAHQEAAAAAAAABAAAAAAAAACxMwAAAQASAAQCAAAAAAAABAAAAAAAAADqMwAAAQASAAADAAAAAAAABA'
-            b'AAAAAAAAAZNAAAAQASAPgAAAAAAAAABAAAAAAAAABPNAAAAQASALQDAAAAAAAABAAAAAAAAAB8NAAAAQASADQ'
-            b'CAAAAAAAABAAAAAAAAACwNAAAAQASADADAAAAAAAABAAAAAAAAADZNAAAAQASADwBAAAAAAAABAAAAAAAAAAJ'
-            b'NQAAAQASADwEAAAAAAAABAAAAAAAAAA3NQAAAQASAJQBAAAAAAAABAAAAAAAAABsNQAAAQASAIwCAAAAAAAAB'
-            b'AAAAAAAAACTNQAAAQASAIQAAAAAAAAABAAAAAAAAADBNQAAAQASANwDAAAAAAAABAAAAAAAAADnNQAAAQASAG'
-            b'ACAAAAAAAABAAAAAAAAAAUNgAAAQASAFwDAAAAAAAABAAAAAAAAAA6NgAAAQASAGABAAAAAAAABAAAAAAAAAB'
-            b'nNgAAAQASAGAEAAAAAAAABAAAAAAAAACONgAAAQASAPABAAAAAAAABAAAAAAAAAC8NgAAAQASAPACAAAAAAAA'
-            b'BAAAAAAAAAA3NwAAAQASAOgAAAAAAAAABAAAAAAAAAC9NwAAAQASAJwDAAAAAAAABAAAAAAAAABAOAAAAQASA'
-            b'CgCAAAAAAAABAAAAAAAAADFOAAAAQASACgDAAAAAAAABAAAAAAAAABNOQAAAQASACQBAAAAAAAABAAAAAAAAA'
-            b'DYOQAAAQASACgEAAAAAAAABAAAAAAAAABwOgAAAQASAMgBAAAAAAAABAAAAAAAAAD+OgAAAQASAMgCAAAAAAA'
-            b'ABAAAAAAAAACLOwAAAQASAMAAAAAAAAAABAAAAAAAAAA1PAAAAQASAAAEAAAAAAAABAAAAAAAAADiPAAAAQAS'
-            b'AIACAAAAAAAABAAAAAAAAACRPQAAAQASAIADAAAAAAAABAAAAAAAAABLPgAAAQASAIABAAAAAAAABAAAAAAAA'
-            b'ACdPgAAAQASAHgEAAAAAAAABAAAAAAAAADsPgAAAQASAAgCAAAAAAAABAAAAAAAAAA9PwAAAQASAAgDAAAAAA'
-            b'AABAAAAAAAAACQPwAAAQASAAABAAAAAAAABAAAAAAAAADgPwAAAQASALwDAAAAAAAABAAAAAAAAAAxQAAAAQA'
-            b'SADwCAAAAAAAABAAAAAAAAACDQAAAAQASADwDAAAAAAAABAAAAAAAAADSQAAAAQASAEABAAAAAAAABAAAAAAA'
-            b'AAAjQQAAAQASAEAEAAAAAAAABAAAAAAAAAB2QQAAAQASAKQBAAAAAAAABAAAAAAAAADGQQAAAQASAKQCAAAAA'
-            b'AAABAAAAAAAAAAXQgAAAQASAJwAAAAAAAAABAAAAAAAAAD1QgAAAQASAMwDAAAAAAAABAAAAAAAAADIQwAAAQ'
-            b'ASAFACAAAAAAAABAAAAAAAAACfRAAAAQASAEwDAAAAAAAABAAAAAAAAAB1RQAAAQASAFABAAAAAAAABAAAAAA'
-            b'AAABiRgAAAQASAFAEAAAAAAAABAAAAAAAAABERwAAAQASANwBAAAAAAAABAAAAAAAAAAqSAAAAQASANwCAAAA'
-            b'AAAABAAAAAAAAAAPSQAAAQASANQAAAAAAAAABAAAAAAAAABhSQAAAQASAIgDAAAAAAAABAAAAAAAAACwSQAAA'
-            b'QASABgCAAAAAAAABAAAAAAAAAABSgAAAQASABgDAAAAAAAABAAAAAAAAABUSgAAAQASABABAAAAAAAABAAAAA'
-            b'AAAACkSgAAAQASABQEAAAAAAAABAAAAAAAAAD1SgAAAQASALQBAAAAAAAABAAAAAAAAABISwAAAQASALQCAAA'
-            b'AAAAABAAAAAAAAACYSwAAAQASAKwAAAAAAAAABAAAAAAAAADqSwAAAQASAOwDAAAAAAAABAAAAAAAAAA+TAAA'
-            b'AQASAHACAAAAAAAABAAAAAAAAACPTAAAAQASAHADAAAAAAAABAAAAAAAAADhTAAAAQASAJsEAAAAAAAAAQAAA'
-            b'AAAAAAiTQAAAQASALwEAAAAAAAAAQAAAAAAAABdTQAAAQASAKAEAAAAAAAAAQAAAAAAAACaTQAAAQASAKoEAA'
-            b'AAAAAAAQAAAAAAAADUTQAAAQASAJQEAAAAAAAAAQAAAAAAAAATTgAAAQASALIEAAAAAAAAAQAAAAAAAABTTgA'
-            b'AAQASAKIEAAAAAAAAAQAAAAAAAACXTgAAAQASAK0EAAAAAAAAAQAAAAAAAADZTgAAAQASAJcEAAAAAAAAAQAA'
-            b'AAAAAAAUTwAAAQASALgEAAAAAAAAAQAAAAAAAABRTwAAAQASAJ0EAAAAAAAAAQAAAAAAAACMTwAAAQASAJgCA'
-            b'AAAAAAABAAAAAAAAADETwAAAQASAJAAAAAAAAAABAAAAAAAAADqTwAAAwAOAAAAAAAAAAAAAAAAAAAAAAD8Tw'
-            b'AAAQAOAAAAAAAAAAAAEAAAAAAAAAAdUAAAAQAOABAAAAAAAAAACAAAAAAAAABFUAAAAQAOABgAAAAAAAAABAA'
-            b'AAAAAAABsUAAAAQAOABwAAAAAAAAABAAAAAAAAACOUAAAAwAQAAAAAAAAAAAAAAAAAAAAAACeUAAAAQAQAAQA'
-            b'AAAAAAAABAAAAAAAAAAwUQAAAQAQAAwAAAAAAAAABAAAAAAAAADHUQAAAQAQAAAAAAAAAAAABAAAAAAAAABZU'
-            b'gAAAQAQAAgAAAAAAAAABAAAAAAAAADwUgAAAwAEAAAAAAAAAAAAAAAAAAAAAABLUwAAAwAKAAAAAAAAAAAAAA'
-            b'AAAAAAAABnUwAAEhAPAAAAAAAAAAAAAA4AAAAAAACyUwAAAwATAAAAAAAAAAAAAAAAAAAAAAD/////JAAAAAA'
-            b'AAAD//////////wMABHz/////DwyBgIAoAAj/gYAoCIGAgCgAAAD/////LAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAA4AAAAAAAAEQAMAAAyBgIAoAAQEAAAAAAAAAAwAAACQAAAA0AcAAE5WSURJQSBDb3JwAAIAAAAAAAAAA'
-            b'QAAAAcAAAA2AAAAZgAAAABwdHhhcwBDdWRhIGNvbXBpbGF0aW9uIHRvb2xzLCByZWxlYXNlIDEzLjAsIFYxMy'
-            b'4wLjg4AEJ1aWxkIHN5c3RlbSBtdXN0IGRlZmluZSBUT09MU19WRVJTSU9OX0VYVEVOREVEAC1hcmNoIHNtXzk'
-            b'wIC13ICAAAAwAAAAIAAAA6AMAAE5WSURJQSBDb3JwAAIAWgCCAAAABC8IAFcBAAAYAAAABBEIAFcBAAAAAAAA'
-            b'BBIIAFcBAAAAAAAAAgkAAAICAQACBQUAAwcBAQIDAAACBgEABAsIAAAAAAAAAAAABDcEAIIAAAAEFwwAAAAAA'
-            b'AYA2AEA8CEDBBcMAAAAAAAFANABAPAhAAQXDAAAAAAABAAIAQDwIQMEFwwAAAAAAAMAAAEA8BEABBcMAAAAAA'
-            b'ACADgAAPAhAwQXDAAAAAAAAQAwAADwIQAEFwwAAAAAAAAAAAAA8MEAA1AAAAMb/wADXwEBBBwIAPAMAAAQDQA'
-            b'ABAUMAEAAAAABAAAAAQAAAAMZoAIECggAWAEAABACoAIENgQACAAAAAAAAAD/////AAAAAP7///8AAAAA/f//'
-            b'/wAAAAD8////MAoAAAAAAAACAAAAVAEAAAAAAAAAAAAAKAoAAAAAAAACAAAAUwEAAAAAAAAAAAAAIAoAAAAAA'
-            b'AACAAAAUgEAAAAAAAAAAAAAGAoAAAAAAAACAAAAUQEAAAAAAAAAAAAAEAoAAAAAAAACAAAASgEAAAAAAAAAAA'
-            b'AACAoAAAAAAAACAAAASQEAAAAAAAAAAAAAAAoAAAAAAAACAAAASAEAAAAAAAAAAAAA+AkAAAAAAAACAAAARwE'
-            b'AAAAAAAAAAAAA8AkAAAAAAAACAAAARgEAAAAAAAAAAAAA6AkAAAAAAAACAAAARQEAAAAAAAAAAAAA4AkAAAAA'
-            b'AAACAAAARAEAAAAAAAAAAAAA2AkAAAAAAAACAAAAQwEAAAAAAAAAAAAA0AkAAAAAAAACAAAAQgEAAAAAAAAAA'
-            b'AAAyAkAAAAAAAACAAAAQQEAAAAAAAAAAAAAwAkAAAAAAAACAAAAQAEAAAAAAAAAAAAAuAkAAAAAAAACAAAAPw'
-            b'EAAAAAAAAAAAAAsAkAAAAAAAACAAAAPgEAAAAAAAAAAAAAqAkAAAAAAAACAAAAPQEAAAAAAAAAAAAAoAkAAAA'
-            b'AAAACAAAAPAEAAAAAAAAAAAAAmAkAAAAAAAACAAAAOwEAAAAAAAAAAAAAkAkAAAAAAAACAAAAOgEAAAAAAAAA'
-            b'AAAAiAkAAAAAAAACAAAAOQEAAAAAAAAAAAAAgAkAAAAAAAACAAAAOAEAAAAAAAAAAAAAeAkAAAAAAAACAAAAN'
-            b'wEAAAAAAAAAAAAAcAkAAAAAAAACAAAANgEAAAAAAAAAAAAAaAkAAAAAAAACAAAANQEAAAAAAAAAAAAAYAkAAA'
-            b'AAAAACAAAANAEAAAAAAAAAAAAAWAkAAAAAAAACAAAAMwEAAAAAAAAAAAAAUAkAAAAAAAACAAAAMgEAAAAAAAA'
-            b'AAAAASAkAAAAAAAACAAAAMQEAAAAAAAAAAAAAQAkAAAAAAAACAAAAMAEAAAAAAAAAAAAAOAkAAAAAAAACAAAA'
-            b'LwEAAAAAAAAAAAAAMAkAAAAAAAACAAAALgEAAAAAAAAAAAAAKAkAAAAAAAACAAAALQEAAAAAAAAAAAAAIAkAA'
-            b'AAAAAACAAAALAEAAAAAAAAAAAAAGAkAAAAAAAACAAAAKwEAAAAAAAAAAAAAEAkAAAAAAAACAAAAKgEAAAAAAA'
-            b'AAAAAACAkAAAAAAAACAAAAKQEAAAAAAAAAAAAAAAkAAAAAAAACAAAAKAEAAAAAAAAAAAAA+AgAAAAAAAACAAA'
-            b'AJwEAAAAAAAAAAAAA8AgAAAAAAAACAAAAJgEAAAAAAAAAAAAA6AgAAAAAAAACAAAAJQEAAAAAAAAAAAAA4AgA'
-            b'AAAAAAACAAAAJAEAAAAAAAAAAAAA2AgAAAAAAAACAAAAIwEAAAAAAAAAAAAA0AgAAAAAAAACAAAAIgEAAAAAA'
-            b'AAAAAAAyAgAAAAAAAACAAAAIQEAAAAAAAAAAAAAwAgAAAAAAAACAAAAIAEAAAAAAAAAAAAAuAgAAAAAAAACAA'
-            b'AAHwEAAAAAAAAAAAAAsAgAAAAAAAACAAAAHgEAAAAAAAAAAAAAqAgAAAAAAAACAAAAHQEAAAAAAAAAAAAAoAg'
-            b'AAAAAAAACAAAAHAEAAAAAAAAAAAAAmAgAAAAAAAACAAAAGwEAAAAAAAAAAAAAkAgAAAAAAAACAAAAGgEAAAAA'
-            b'AAAAAAAAiAgAAAAAAAACAAAAGQEAAAAAAAAAAAAAgAgAAAAAAAACAAAAGAEAAAAAAAAAAAAAeAgAAAAAAAACA'
-            b'AAAFwEAAAAAAAAAAAAAcAgAAAAAAAACAAAAFgEAAAAAAAAAAAAAaAgAAAAAAAACAAAAFQEAAAAAAAAAAAAAYA'
-            b'gAAAAAAAACAAAAFAEAAAAAAAAAAAAAWAgAAAAAAAACAAAAEwEAAAAAAAAAAAAAUAgAAAAAAAACAAAAEgEAAAA'
-            b'AAAAAAAAASAgAAAAAAAACAAAAEQEAAAAAAAAAAAAAQAgAAAAAAAACAAAAEAEAAAAAAAAAAAAAOAgAAAAAAAAC'
-            b'AAAADwEAAAAAAAAAAAAAMAgAAAAAAAACAAAADgEAAAAAAAAAAAAAKAgAAAAAAAACAAAADQEAAAAAAAAAAAAAI'
-            b'AgAAAAAAAACAAAADAEAAAAAAAAAAAAAGAgAAAAAAAACAAAACwEAAAAAAAAAAAAAEAgAAAAAAAACAAAACgEAAA'
-            b'AAAAAAAAAACAgAAAAAAAACAAAACQEAAAAAAAAAAAAAAAgAAAAAAAACAAAACAEAAAAAAAAAAAAA+AcAAAAAAAA'
-            b'CAAAABwEAAAAAAAAAAAAA8AcAAAAAAAACAAAABgEAAAAAAAAAAAAA6AcAAAAAAAACAAAABQEAAAAAAAAAAAAA'
-            b'4AcAAAAAAAACAAAABAEAAAAAAAAAAAAA2AcAAAAAAAACAAAAAwEAAAAAAAAAAAAA0AcAAAAAAAACAAAAAgEAA'
-            b'AAAAAAAAAAAyAcAAAAAAAACAAAAAQEAAAAAAAAAAAAAwAcAAAAAAAACAAAAAAEAAAAAAAAAAAAAuAcAAAAAAA'
-            b'ACAAAA/wAAAAAAAAAAAAAAsAcAAAAAAAACAAAA/gAAAAAAAAAAAAAAqAcAAAAAAAACAAAA/QAAAAAAAAAAAAA'
-            b'AoAcAAAAAAAACAAAA/AAAAAAAAAAAAAAAmAcAAAAAAAACAAAA+wAAAAAAAAAAAAAAkAcAAAAAAAACAAAA+gAA'
-            b'AAAAAAAAAAAAiAcAAAAAAAACAAAA+QAAAAAAAAAAAAAAgAcAAAAAAAACAAAA+AAAAAAAAAAAAAAAeAcAAAAAA'
-            b'AACAAAA9wAAAAAAAAAAAAAAcAcAAAAAAAACAAAA9gAAAAAAAAAAAAAAaAcAAAAAAAACAAAA9QAAAAAAAAAAAA'
-            b'AAYAcAAAAAAAACAAAA9AAAAAAAAAAAAAAAWAcAAAAAAAACAAAA8wAAAAAAAAAAAAAAUAcAAAAAAAACAAAA8gA'
-            b'AAAAAAAAAAAAASAcAAAAAAAACAAAA8QAAAAAAAAAAAAAAQAcAAAAAAAACAAAA8AAAAAAAAAAAAAAAOAcAAAAA'
-            b'AAACAAAA7wAAAAAAAAAAAAAAMAcAAAAAAAACAAAA7gAAAAAAAAAAAAAAKAcAAAAAAAACAAAA7QAAAAAAAAAAA'
-            b'AAAIAcAAAAAAAACAAAA7AAAAAAAAAAAAAAAGAcAAAAAAAACAAAA6wAAAAAAAAAAAAAAEAcAAAAAAAACAAAA6g'
-            b'AAAAAAAAAAAAAACAcAAAAAAAACAAAA6QAAAAAAAAAAAAAAAAcAAAAAAAACAAAA6AAAAAAAAAAAAAAA+AYAAAA'
-            b'AAAACAAAA5wAAAAAAAAAAAAAA8AYAAAAAAAACAAAA5gAAAAAAAAAAAAAA6AYAAAAAAAACAAAA5QAAAAAAAAAA'
-            b'AAAA4AYAAAAAAAACAAAA5AAAAAAAAAAAAAAA2AYAAAAAAAACAAAA4wAAAAAAAAAAAAAA0AYAAAAAAAACAAAA4'
-            b'gAAAAAAAAAAAAAAyAYAAAAAAAACAAAA4QAAAAAAAAAAAAAAwAYAAAAAAAACAAAA4AAAAAAAAAAAAAAAuAYAAA'
-            b'AAAAACAAAA3wAAAAAAAAAAAAAAsAYAAAAAAAACAAAA3gAAAAAAAAAAAAAAqAYAAAAAAAACAAAA3QAAAAAAAAA'
-            b'AAAAAoAYAAAAAAAACAAAA3AAAAAAAAAAAAAAAmAYAAAAAAAACAAAA2wAAAAAAAAAAAAAAkAYAAAAAAAACAAAA'
-            b'2gAAAAAAAAAAAAAAiAYAAAAAAAACAAAA2QAAAAAAAAAAAAAAgAYAAAAAAAACAAAA2AAAAAAAAAAAAAAAeAYAA'
-            b'AAAAAACAAAA1wAAAAAAAAAAAAAAcAYAAAAAAAACAAAA1gAAAAAAAAAAAAAAaAYAAAAAAAACAAAA1QAAAAAAAA'
-            b'AAAAAAYAYAAAAAAAACAAAA1AAAAAAAAAAAAAAAWAYAAAAAAAACAAAA0wAAAAAAAAAAAAAAUAYAAAAAAAACAAA'
-            b'A0gAAAAAAAAAAAAAASAYAAAAAAAACAAAA0QAAAAAAAAAAAAAAQAYAAAAAAAACAAAA0AAAAAAAAAAAAAAAOAYA'
-            b'AAAAAAACAAAAzwAAAAAAAAAAAAAAMAYAAAAAAAACAAAAzgAAAAAAAAAAAAAAKAYAAAAAAAACAAAAzQAAAAAAA'
-            b'AAAAAAAIAYAAAAAAAACAAAAzAAAAAAAAAAAAAAAGAYAAAAAAAACAAAAywAAAAAAAAAAAAAAEAYAAAAAAAACAA'
-            b'AAygAAAAAAAAAAAAAACAYAAAAAAAACAAAAyQAAAAAAAAAAAAAAAAYAAAAAAAACAAAAyAAAAAAAAAAAAAAA+AU'
-            b'AAAAAAAACAAAAxwAAAAAAAAAAAAAA8AUAAAAAAAACAAAAxgAAAAAAAAAAAAAA6AUAAAAAAAACAAAAxQAAAAAA'
-            b'AAAAAAAA4AUAAAAAAAACAAAAxAAAAAAAAAAAAAAA2AUAAAAAAAACAAAAwwAAAAAAAAAAAAAA0AUAAAAAAAACA'
-            b'AAAwgAAAAAAAAAAAAAAyAUAAAAAAAACAAAAwQAAAAAAAAAAAAAAwAUAAAAAAAACAAAAwAAAAAAAAAAAAAAAuA'
-            b'UAAAAAAAACAAAAvwAAAAAAAAAAAAAAsAUAAAAAAAACAAAAvgAAAAAAAAAAAAAAqAUAAAAAAAACAAAAvQAAAAA'
-            b'AAAAAAAAAoAUAAAAAAAACAAAAvAAAAAAAAAAAAAAAmAUAAAAAAAACAAAAuwAAAAAAAAAAAAAAkAUAAAAAAAAC'
-            b'AAAAugAAAAAAAAAAAAAAiAUAAAAAAAACAAAAuQAAAAAAAAAAAAAAgAUAAAAAAAACAAAAuAAAAAAAAAAAAAAAe'
-            b'AUAAAAAAAACAAAAtwAAAAAAAAAAAAAAcAUAAAAAAAACAAAAtgAAAAAAAAAAAAAAaAUAAAAAAAACAAAAtQAAAA'
-            b'AAAAAAAAAAYAUAAAAAAAACAAAAtAAAAAAAAAAAAAAAWAUAAAAAAAACAAAAswAAAAAAAAAAAAAAUAUAAAAAAAA'
-            b'CAAAAsgAAAAAAAAAAAAAASAUAAAAAAAACAAAAsQAAAAAAAAAAAAAAQAUAAAAAAAACAAAAsAAAAAAAAAAAAAAA'
-            b'OAUAAAAAAAACAAAArwAAAAAAAAAAAAAAMAUAAAAAAAACAAAArgAAAAAAAAAAAAAAKAUAAAAAAAACAAAArQAAA'
-            b'AAAAAAAAAAAIAUAAAAAAAACAAAArAAAAAAAAAAAAAAAGAUAAAAAAAACAAAAqwAAAAAAAAAAAAAAEAUAAAAAAA'
-            b'ACAAAAqgAAAAAAAAAAAAAACAUAAAAAAAACAAAAqQAAAAAAAAAAAAAAAAUAAAAAAAACAAAAqAAAAAAAAAAAAAA'
-            b'A+AQAAAAAAAACAAAApwAAAAAAAAAAAAAA8AQAAAAAAAACAAAApgAAAAAAAAAAAAAA6AQAAAAAAAACAAAApQAA'
-            b'AAAAAAAAAAAA4AQAAAAAAAACAAAApAAAAAAAAAAAAAAA2AQAAAAAAAACAAAAowAAAAAAAAAAAAAA0AQAAAAAA'
-            b'AACAAAAogAAAAAAAAAAAAAAyAQAAAAAAAACAAAAoQAAAAAAAAAAAAAAwAQAAAAAAAACAAAAoAAAAAAAAAAAAA'
-            b'AAuAQAAAAAAAACAAAAnwAAAAAAAAAAAAAAsAQAAAAAAAACAAAAngAAAAAAAAAAAAAAqAQAAAAAAAACAAAAnQA'
-            b'AAAAAAAAAAAAAoAQAAAAAAAACAAAAnAAAAAAAAAAAAAAAmAQAAAAAAAACAAAAmwAAAAAAAAAAAAAAkAQAAAAA'
-            b'AAACAAAAmgAAAAAAAAAAAAAAiAQAAAAAAAACAAAAmQAAAAAAAAAAAAAAgAQAAAAAAAACAAAAmAAAAAAAAAAAA'
-            b'AAAeAQAAAAAAAACAAAAlwAAAAAAAAAAAAAAcAQAAAAAAAACAAAAlgAAAAAAAAAAAAAAaAQAAAAAAAACAAAAlQ'
-            b'AAAAAAAAAAAAAAYAQAAAAAAAACAAAAlAAAAAAAAAAAAAAAWAQAAAAAAAACAAAAkwAAAAAAAAAAAAAAUAQAAAA'
-            b'AAAACAAAAkgAAAAAAAAAAAAAASAQAAAAAAAACAAAAkQAAAAAAAAAAAAAAQAQAAAAAAAACAAAAkAAAAAAAAAAA'
-            b'AAAAOAQAAAAAAAACAAAAjwAAAAAAAAAAAAAAMAQAAAAAAAACAAAAjgAAAAAAAAAAAAAAKAQAAAAAAAACAAAAj'
-            b'QAAAAAAAAAAAAAAIAQAAAAAAAACAAAAjAAAAAAAAAAAAAAAGAQAAAAAAAACAAAAiwAAAAAAAAAAAAAAEAQAAA'
-            b'AAAAACAAAAigAAAAAAAAAAAAAACAQAAAAAAAACAAAAiQAAAAAAAAAAAAAAAAQAAAAAAAACAAAAiAAAAAAAAAA'
-            b'AAAAA+AMAAAAAAAACAAAAhwAAAAAAAAAAAAAA8AMAAAAAAAACAAAAhgAAAAAAAAAAAAAA6AMAAAAAAAACAAAA'
-            b'hQAAAAAAAAAAAAAA4AMAAAAAAAACAAAAhAAAAAAAAAAAAAAA2AMAAAAAAAACAAAAgwAAAAAAAAAAAAAA0AMAA'
-            b'AAAAAACAAAAggAAAAAAAAAAAAAAyAMAAAAAAAACAAAAgQAAAAAAAAAAAAAAwAMAAAAAAAACAAAAgAAAAAAAAA'
-            b'AAAAAAuAMAAAAAAAACAAAAfwAAAAAAAAAAAAAAsAMAAAAAAAACAAAAfgAAAAAAAAAAAAAAqAMAAAAAAAACAAA'
-            b'AfQAAAAAAAAAAAAAAoAMAAAAAAAACAAAAfAAAAAAAAAAAAAAAmAMAAAAAAAACAAAAewAAAAAAAAAAAAAAkAMA'
-            b'AAAAAAACAAAAegAAAAAAAAAAAAAAiAMAAAAAAAACAAAAeQAAAAAAAAAAAAAAgAMAAAAAAAACAAAAeAAAAAAAA'
-            b'AAAAAAAeAMAAAAAAAACAAAAdwAAAAAAAAAAAAAAcAMAAAAAAAACAAAAdgAAAAAAAAAAAAAAaAMAAAAAAAACAA'
-            b'AAdQAAAAAAAAAAAAAAYAMAAAAAAAACAAAAdAAAAAAAAAAAAAAAWAMAAAAAAAACAAAAcwAAAAAAAAAAAAAAUAM'
-            b'AAAAAAAACAAAAcgAAAAAAAAAAAAAASAMAAAAAAAACAAAAcQAAAAAAAAAAAAAAQAMAAAAAAAACAAAAcAAAAAAA'
-            b'AAAAAAAAOAMAAAAAAAACAAAAbwAAAAAAAAAAAAAAMAMAAAAAAAACAAAAbgAAAAAAAAAAAAAAKAMAAAAAAAACA'
-            b'AAAbQAAAAAAAAAAAAAAIAMAAAAAAAACAAAAbAAAAAAAAAAAAAAAGAMAAAAAAAACAAAAawAAAAAAAAAAAAAAEA'
-            b'MAAAAAAAACAAAAagAAAAAAAAAAAAAACAMAAAAAAAACAAAAaQAAAAAAAAAAAAAAAAMAAAAAAAACAAAAaAAAAAA'
-            b'AAAAAAAAA+AIAAAAAAAACAAAAZwAAAAAAAAAAAAAA8AIAAAAAAAACAAAAZgAAAAAAAAAAAAAA6AIAAAAAAAAC'
-            b'AAAAZQAAAAAAAAAAAAAA4AIAAAAAAAACAAAAZAAAAAAAAAAAAAAA2AIAAAAAAAACAAAAYwAAAAAAAAAAAAAA0'
-            b'AIAAAAAAAACAAAAYgAAAAAAAAAAAAAAyAIAAAAAAAACAAAAYQAAAAAAAAAAAAAAwAIAAAAAAAACAAAAYAAAAA'
-            b'AAAAAAAAAAuAIAAAAAAAACAAAAXwAAAAAAAAAAAAAAsAIAAAAAAAACAAAAXgAAAAAAAAAAAAAAqAIAAAAAAAA'
-            b'CAAAAXQAAAAAAAAAAAAAAoAIAAAAAAAACAAAAXAAAAAAAAAAAAAAAmAIAAAAAAAACAAAAWwAAAAAAAAAAAAAA'
-            b'kAIAAAAAAAACAAAAWgAAAAAAAAAAAAAAiAIAAAAAAAACAAAAWQAAAAAAAAAAAAAAgAIAAAAAAAACAAAAWAAAA'
-            b'AAAAAAAAAAAeAIAAAAAAAACAAAAVwAAAAAAAAAAAAAAcAIAAAAAAAACAAAAVgAAAAAAAAAAAAAAaAIAAAAAAA'
-            b'ACAAAAVQAAAAAAAAAAAAAAYAIAAAAAAAACAAAAVAAAAAAAAAAAAAAAWAIAAAAAAAACAAAAUwAAAAAAAAAAAAA'
-            b'AUAIAAAAAAAACAAAAUgAAAAAAAAAAAAAASAIAAAAAAAACAAAAUQAAAAAAAAAAAAAAQAIAAAAAAAACAAAAUAAA'
-            b'AAAAAAAAAAAAOAIAAAAAAAACAAAATwAAAAAAAAAAAAAAMAIAAAAAAAACAAAATgAAAAAAAAAAAAAAKAIAAAAAA'
-            b'AACAAAATQAAAAAAAAAAAAAAIAIAAAAAAAACAAAATAAAAAAAAAAAAAAAGAIAAAAAAAACAAAASwAAAAAAAAAAAA'
-            b'AAEAIAAAAAAAACAAAASgAAAAAAAAAAAAAACAIAAAAAAAACAAAASQAAAAAAAAAAAAAAAAIAAAAAAAACAAAASAA'
-            b'AAAAAAAAAAAAA+AEAAAAAAAACAAAARwAAAAAAAAAAAAAA8AEAAAAAAAACAAAARgAAAAAAAAAAAAAA6AEAAAAA'
-            b'AAACAAAARQAAAAAAAAAAAAAA4AEAAAAAAAACAAAARAAAAAAAAAAAAAAA2AEAAAAAAAACAAAAQwAAAAAAAAAAA'
-            b'AAA0AEAAAAAAAACAAAAQgAAAAAAAAAAAAAAyAEAAAAAAAACAAAAQQAAAAAAAAAAAAAAwAEAAAAAAAACAAAAQA'
-            b'AAAAAAAAAAAAAAuAEAAAAAAAACAAAAPwAAAAAAAAAAAAAAsAEAAAAAAAACAAAAPgAAAAAAAAAAAAAAqAEAAAA'
-            b'AAAACAAAAPQAAAAAAAAAAAAAAoAEAAAAAAAACAAAAPAAAAAAAAAAAAAAAmAEAAAAAAAACAAAAOwAAAAAAAAAA'
-            b'AAAAkAEAAAAAAAACAAAAOgAAAAAAAAAAAAAAiAEAAAAAAAACAAAAOQAAAAAAAAAAAAAAgAEAAAAAAAACAAAAO'
-            b'AAAAAAAAAAAAAAAeAEAAAAAAAACAAAANwAAAAAAAAAAAAAAcAEAAAAAAAACAAAANgAAAAAAAAAAAAAAaAEAAA'
-            b'AAAAACAAAANQAAAAAAAAAAAAAAYAEAAAAAAAACAAAANAAAAAAAAAAAAAAAWAEAAAAAAAACAAAAMwAAAAAAAAA'
-            b'AAAAAUAEAAAAAAAACAAAAMgAAAAAAAAAAAAAASAEAAAAAAAACAAAAMQAAAAAAAAAAAAAAQAEAAAAAAAACAAAA'
-            b'MAAAAAAAAAAAAAAAOAEAAAAAAAACAAAALwAAAAAAAAAAAAAAMAEAAAAAAAACAAAALgAAAAAAAAAAAAAAKAEAA'
-            b'AAAAAACAAAALQAAAAAAAAAAAAAAIAEAAAAAAAACAAAALAAAAAAAAAAAAAAAGAEAAAAAAAACAAAAKwAAAAAAAA'
-            b'AAAAAAEAEAAAAAAAACAAAAKgAAAAAAAAAAAAAACAEAAAAAAAACAAAAKQAAAAAAAAAAAAAAAAEAAAAAAAACAAA'
-            b'AKAAAAAAAAAAAAAAA+AAAAAAAAAACAAAAJwAAAAAAAAAAAAAA8AAAAAAAAAACAAAAJgAAAAAAAAAAAAAA6AAA'
-            b'AAAAAAACAAAAJQAAAAAAAAAAAAAA4AAAAAAAAAACAAAAJAAAAAAAAAAAAAAA2AAAAAAAAAACAAAAIwAAAAAAA'
-            b'AAAAAAA0AAAAAAAAAACAAAAIgAAAAAAAAAAAAAAyAAAAAAAAAACAAAAIQAAAAAAAAAAAAAAwAAAAAAAAAACAA'
-            b'AAIAAAAAAAAAAAAAAAuAAAAAAAAAACAAAAHwAAAAAAAAAAAAAAsAAAAAAAAAACAAAAHgAAAAAAAAAAAAAAqAA'
-            b'AAAAAAAACAAAAHQAAAAAAAAAAAAAAoAAAAAAAAAACAAAAHAAAAAAAAAAAAAAAmAAAAAAAAAACAAAAGwAAAAAA'
-            b'AAAAAAAAkAAAAAAAAAACAAAAGgAAAAAAAAAAAAAAiAAAAAAAAAACAAAAGQAAAAAAAAAAAAAAgAAAAAAAAAACA'
-            b'AAAGAAAAAAAAAAAAAAAeAAAAAAAAAACAAAAFwAAAAAAAAAAAAAAcAAAAAAAAAACAAAAFgAAAAAAAAAAAAAAaA'
-            b'AAAAAAAAACAAAAFQAAAAAAAAAAAAAAYAAAAAAAAAACAAAAFAAAAAAAAAAAAAAAWAAAAAAAAAACAAAAEwAAAAA'
-            b'AAAAAAAAAUAAAAAAAAAACAAAAEgAAAAAAAAAAAAAASAAAAAAAAAACAAAAEQAAAAAAAAAAAAAAQAAAAAAAAAAC'
-            b'AAAAEAAAAAAAAAAAAAAAOAAAAAAAAAACAAAADwAAAAAAAAAAAAAAMAAAAAAAAAACAAAADgAAAAAAAAAAAAAAK'
-            b'AAAAAAAAAACAAAADQAAAAAAAAAAAAAAIAAAAAAAAAACAAAADAAAAAAAAAAAAAAAGAAAAAAAAAACAAAACwAAAA'
-            b'AAAAAAAAAAEAAAAAAAAAACAAAACgAAAAAAAAAAAAAACAAAAAAAAAACAAAACQAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'CAAAABwAAAAAAAAAAAAAARAAAAAAAAAACAAAAVwEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAD/fv9+/37/fv9+/37/f'
-            b'v9+AADwPwAAAAAAAIA/AAAAAIJ7Af8ACgAAAAgAAADiDwAZeQAAAAAAAAAjAAAAIg4AuXoEAAABAAAACAAAAM'
-            b'wPAMN5CAAAAAAAACcAAABiDgC5egYAAKwAAAAKAAAA4g8AGXkDAAAAAAAAIgAAACIOALl6CgAAkAAAAAoAAAD'
-            b'iDwC5ehAAAIQAAAAKAAAA4g8AuXoMAACCAAAACgAAAOIPABl5BQAAAAAAACEAAACiDgAZeQcAAAAAAAAlAAAA'
-            b'4g4AGXkJAAAAAAAAJgAAACIPACR8AAAEAAAAAwKODwDiHwC5egQAAAAAAAAIAAAAxg8AJHwAAAQAAAAFAo4PA'
-            b'OJPAKVyBAgGAAAAPwCODwDILwAZeAP/HwAAAAAUAQAA4g8ApHIGCAcAAAAFAo4PAOQPAJFyBQQKAAAAPwiADw'
-            b'DiDwARcgMDAAAAAP8ojwcAxg8AkXIEBAsAAAAGDA8IAOIPABJ4BQPg/////8COBwDkDwAZeAP/BQAAAAMUAQA'
-            b'A4g8AuXoGAACuAAAACgAAAOIPAAx8AP8FAAAAcFDwCwDiDwAkeAUAAQAAAAUKjgcA4g8AuXoKAAAUAQAACgAA'
-            b'AOIPACR4AwMQAAAA/wCOBwDGDwAZeAD/HwAAAAUUAQAAyA8AEXIAAAUAAAD/GI8HAMgPABJ4AgD4//8f/8COB'
-            b'wDkDwQRcgAAAwAAAP/qjwcAxg8AJHgCBQEAAAACCo4HAOQPACR4AAcgAAAAAAKOBwDkjwAkeAIJCAAAAAICjg'
-            b'cA5A8BJXwEAAYAAAD/AI4PAOIPABl4D/8fAAAAABQBAADGDwAkeAICCAAAAP8AjgcA5A8AJHwHDwYAAAD/Ao4'
-            b'PAMYPAAx8AAIRAAAAcGLyCwDiDwQleAICAgAAAP8CjgcAxg8ADHwA/wQAAAAAU/AMAOIPACR8BwAHAAAABwKO'
-            b'DwDiDwASeAIC8P/////AjgcA5A8AEngTA////x//wI4HAOIPACR4AwUBAAAABwKOBwDiDwARchAEAgAAAP8Ih'
-            b'gcA5A8ADHwAABAAAABwEnQIAOQPABFyBAQTAAAAAwyPAQDEDwAQfBAQBQAAAP/g9w8AyA8AEHwRBAQAAAD/5P'
-            b'8JAOIPADZ4DgAEAAAAAAAAAADiDwCZeA4GAwAAAD8GAAgA5A8AmXgJBgMAAAAHAgEIAOIPAIEpCBAMAAAAIB0'
-            b'eDACiAAAMfAAOEAAAAHASdAgA4g8AuXoEAAD6AAAACAAAAOIPABB8DBAOAAAA/+D3DwDIDwAQfA0RCQAAAP/k'
-            b'/wkA4g8AmXgEBAMAAAA/BgAIAOQPAKVyBggKAAAAPwCODwDUDwC7egQEABABAAAKAAgA5A8AJHwQAAUAAAD/A'
-            b'o4PAMgfACR8Aw8EAAAAEAKODwDkDwAlfBAABAAAAP8Ajg8AyA8AJHIE//8AAAAIAI4HAORPACRyBf//AAAACQ'
-            b'COBwDkDwAkcgb//wAAAAoAjgcA5A8AJHIH//8AAAALAI4HAMwPAIEpBAwMAAAAIB0eDACiAACkcggICwAAAAc'
-            b'Cjg8A4g8AJHgDEQEAAAADAo4HAOIPABl4Ef8QAAAACBYBAADiDxC5egoAAPgAAAAKAAAA4g8AFngI/xBUAAAI'
-            b'AAAAAOIPAJFyBwYKAAAAPwiADwDiDwAWeBH/EFQAABEAAAAA5A8AEXICEAIAAAD/CIQHAOIPAJFyBgYLAAAAC'
-            b'AwPCADiDwAZeA//EAAAAAkWAQAAxA8AuXoIAADEAAAACAAAAOIPABFyAxATAAAAAwwPAQDiDwAgfAgICAAAAA'
-            b'AAQAgA4g8AIHwREQgAAAAAAEAIAOIPABZ4Ev8QVAAACgAAAADiDxA2eBAACAAAAAAAAAAA4g8ADHwA/wcAAAB'
-            b'wUPQLAOQPABZ4D/8QVAAADwAAAADkDwAZeBP/EAAAAAoWAQAAxA8AGXgK/xAAAAALFgEAAOQPAD5yCBEIAAAA'
-            b'/xAAAADiDwAgfBESCAAAAAAAQAgA4g8ADHwA/wYAAAAgU/IMAOIPACB8Eg8IAAAAAABACADiDwAWeAn/EFQAA'
-            b'AkAAAAA5A8AFngL/xBUAAALAAAAAOQPABZ4E/8QVAAAEwAAAADiDwAgfAkJCAAAAAAAQAgA4g8AFngP/xBUAA'
-            b'AKAAAAAOIPACB8CwsIAAAAAABACADiDwAMfAAAEAAAAHAS9AgA4g8AIHwKEwgAAAAAAEAIAOIPAAx8ABAQAAA'
-            b'AcBJ2CADiDwAgfBQPCAAAAAAAQAgA4g8AEHwCAgcAAAD/4PkPAMQPABB8DAwOAAAA/+D7DwDkHwA+cgkSCQAA'
-            b'AP8QAAAA5A8AEHwDAwYAAAD/5H8KAOQPAD5yCgoRAAAA/xAAAADkDwA+cgsUCwAAAP8QAAAA5A8AEHwNDQkAA'
-            b'AD/5P8KAMYPAIYpAAIIAAAADB0QDADiAQAZeBH/EAAAAAQWAQAA5E8QFngI/xBUAAAEAAAAAOQfABl4Ev8QAA'
-            b'AABRYBAADkDxAWeAv/EFQAAAUAAAAA5A8AGXgU/xAAAAAGFgEAAOQPEBZ4E/8QVAAABgAAAADEDwAZeA//EAA'
-            b'AAAcWAQAA5A8QFngK/xBUAAAHAAAAAOQPAIE5BAwMAAAAIB0eDACiDgAWeAn/EFQAABEAAAAA4g8AIHwRCAgA'
-            b'AAAAAEAIAOIPABZ4Ev8QVAAAEgAAAADiDwA2eAAADAAAAAAAAAAA4g8AFngU/xBUAAAUAAAAAOIPACB8CAkIA'
-            b'AAAAABACADiDwAgfAkLCAAAAAAAQAgA4g8AIHwSEggAAAAAAEAIAOIPAJl4BQQDAAAABQIBCADiDwAWeA//EF'
-            b'QAAA8AAAAA4g8AmXgEBAMAAAA/BgAIAOIPAAx8AA4QAAAAcBL0CADiDwAgfAsKCAAAAAAAQAgA4g8AIHwTEwg'
-            b'AAAAAAEAIAOIPACB8ChQIAAAAAABACADiDwAMfAAAEAAAAHAScAgA4g8AIHwODwgAAAAAAEAIAOIPAD5yCRIJ'
-            b'AAAA/xAAAADEDwAQfBIMDgAAAP/g9w8A5A8AEHwCAgQAAAD/4PkPAOQPAD5yCgoTAAAA/xAAAADkDwA+cgsOC'
-            b'wAAAP8QAAAA5A8AEHwTDQkAAAD/5P8JAOQPAD5yCAgRAAAA/xAAAADEDwAQfAMDBQAAAP/kfwoAyg8AhikAAg'
-            b'gAAAAMHRAMAOIBACRyDP//AAAABACOBwDkTwAkcg3//wAAAAUAjgcA5A8AJHIO//8AAAAGAI4HAOQPACRyD//'
-            b'/AAAABwCOBwDMDwCBCQwSDAAAACAdHgwAog4ADHwAEBAAAABwEvAIAOQPABl4EP8QAAAABBYBAADkDwAZeBH/'
-            b'EAAAAAUWAQAA5A8QGXgU/xAAAAAGFgEAAOQPABZ4Bf8QVAAABQAAAADkDwAZeBX/EAAAAAcWAQAAxA8AFngE/'
-            b'xBUAAAEAAAAAOQPABZ4EP8QVAAAEAAAAADkDwAWeAf/EFQAAAcAAAAA4g8AIHwEBAgAAAAAAEAIAOIPABZ4Ef'
-            b'8QVAAAEQAAAADkDwAWeAj/EFQAAAYAAAAA4h8AIHwGBQgAAAAAAEAIAOIPABZ4FP8QVAAAFAAAAADiDwAgfAU'
-            b'QCAAAAAAAQAgA4g8AFngV/xBUAAAVAAAAAOIPACB8EREIAAAAAABACADiDwAgfAkHCAAAAAAAQAgA4g8AIHwI'
-            b'CAgAAAAAAEAIAOIPACB8BxQIAAAAAABACADiDwAgfAoVCAAAAAAAQAgA4g8AEHwCAgQAAAD/4PUPAMQPAD5yB'
-            b'AUEAAAA/xAAAADkDwA+cgURBgAAAP8QAAAA5A8APnIGBwgAAAD/EAAAAOQPABB8AwMFAAAA/+R/CQDkDwA+cg'
-            b'cKCQAAAP8QAAAA5A8ADHwAABAAAABwEvIIAMYPAIYJAAIEAAAADB0QDADkAQAQfAICBAAAAP/g8Q8AyB8AEHw'
-            b'DAwUAAAD/5H8IAOQPABZ4AP8QVAAADAAAAADkTwAWeAX/EFQAAA4AAAAA5A8AGXgM/xAAAAAMFgEAAOIPACB8'
-            b'AAAIAAAAAABACADiDwAWeAT/EFQAAA0AAAAA4g8AIHwGBQgAAAAAAEAIAOIPABl4Dv8QAAAADhYBAADEDwAWe'
-            b'Af/EFQAAA8AAAAA4g8AIHwIBAgAAAAAAEAIAOIPABl4Df8QAAAADRYBAADkDwAZeA//EAAAAA8WAQAA4g8AIH'
-            b'wJBwgAAAAAAEAIAOIPABZ4DP8QVAAADAAAAADkDwAWeA7/EFQAAA4AAAAA5A8AFngN/xBUAAANAAAAAOIPACB'
-            b'8BQwIAAAAAABACADiDwAWeA//EFQAAA8AAAAA4g8AIHwHDggAAAAAAEAIAMQPACB8DQ0IAAAAAABACADiDwA+'
-            b'cgQFAAAAAP8QAAAA4g8AIHwKDwgAAAAAAEAIAOIPAD5yBgcGAAAA/xAAAADkDwA+cgUNCAAAAP8QAAAA5A8AP'
-            b'nIHCgkAAAD/EAAAAOIPAE2ZAAAAAAAAAACAAwDsDwCGeQACBAAAAAwdEAwA4g8ATXkAAAAAAAAAAIADAOoPAE'
-            b'd5/AD8//////+DAwDADwAYeQAAAAAAAAAAAAAAwA8AGHkAAAAAAAAAAAAAAMAPABh5AAAAAAAAAAAAAADADwA'
-            b'YeQAAAAAAAAAAAAAAwA8AGHkAAAAAAAAAAAAAAMAPABh5AAAAAAAAAAAAAADADwAYeQAAAAAAAAAAAAAAwA8A'
-            b'GHkAAAAAAAAAAAAAAMAPABh5AAAAAAAAAAAAAADADwAYeQAAAAAAAAAAAAAAwA8AGHkAAAAAAAAAAAAAAMAPA'
-            b'Bh5AAAAAAAAAAAAAADADwAYeQAAAAAAAAAAAAAAwA8ABAAAACAAAAAIAAAAEAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABAAAAAwAAAAAAAAAAAAAAAAAAAAAAAABAAA'
-            b'AAAAAAAHwCAAAAAAAAAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAACwAAAAMAAAAAAAAAAAAAAAAAAAAAAAAAJgM'
-            b'AAAAAAAALVAAAAAAAAAAAAAAAAAAAAQAAAAAAAAAAAAAAAAAAABMAAAACAAAAAAAAAAAAAAAAAAAAAAAAADhX'
-            b'AAAAAAAAWCAAAAAAAAACAAAAWQEAAAgAAAAAAAAAGAAAAAAAAACsAQAAAQAAAAAAAAAAAAAAAAAAAAAAAACQd'
-            b'wAAAAAAAGgAAAAAAAAAAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAKQAAAAcAAAAAAAACAAAAAAAAAAAAAAAA+H'
-            b'cAAAAAAACoAAAAAAAAAAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAADkAAAAHAAAAQAAAAQAAAAAAAAAAAAAAAKB'
-            b'4AAAAAAAAIAAAAAAAAAAFAAAACAAAAAQAAAAAAAAAAAAAAAAAAABJAAAAAAAAcAAAAAAAAAAAAAAAAAAAAADA'
-            b'eAAAAAAAACQAAAAAAAAAAwAAAAAAAAAEAAAAAAAAAAAAAAAAAAAAUgAAAIYAAHAAAAAAAAAAAAAAAAAAAAAA5'
-            b'HgAAAAAAAAkAAAAAAAAAAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAK4AAAAAAABwQAAAAAAAAAAAAAAAAAAAAA'
-            b'h5AAAAAAAAuAAAAAAAAAADAAAADwAAAAQAAAAAAAAAAAAAAAAAAAAHAgAAAQAAcAAAAAAAAAAAAAAAAAAAAAD'
-            b'AeQAAAAAAACAAAAAAAAAAAwAAAAAAAAAEAAAAAAAAAAgAAAAAAAAAzgEAAAQAAABAAAAAAAAAAAAAAAAAAAAA'
-            b'4HkAAAAAAACoHgAAAAAAAAMAAAANAAAACAAAAAAAAAAYAAAAAAAAAPUBAAAEAAAAQAAAAAAAAAAAAAAAAAAAA'
-            b'IiYAAAAAAAAGAAAAAAAAAADAAAABAAAAAgAAAAAAAAAGAAAAAAAAAB5AQAAAQAAAAIAAAAAAAAAAAAAAAAAAA'
-            b'CgmAAAAAAAADgKAAAAAAAAAAAAAAAAAAAIAAAAAAAAAAAAAAAAAAAAigEAAAEAAAACAAAAAAAAAAAAAAAAAAA'
-            b'A4KIAAAAAAAAgAAAAAAAAAAAAAAAAAAAAEAAAAAAAAAAAAAAAAAAAAF0AAAABAAAABgAAAAAAAAAAAAAAAAAA'
-            b'AACjAAAAAAAAAA4AAAAAAAADAAAAVwEAAIAAAAAAAAAAAAAAAAAAAACcAQAAAQAAAAMAAAAAAAAAAAAAAAAAA'
-            b'AAAsQAAAAAAABAAAAAAAAAAAAAAAAAAAAAEAAAAAAAAAAAAAAAAAAAAWAEAAAgAAAADAAAAAAAAAAAAAAAAAA'
-            b'AAELEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAQAAAAAAAAAAAAAAAAAAAG4BAAAIAAAAAwAAAAAAAAAAAAAAAAA'
-            b'AABCxAAAAAAAAvgQAAAAAAAAAAAAAAAAAAAgAAAAAAAAAAAAAAAAAAAAjAgAAAQAAAEIAAAAAAAAAAAAAAAAA'
-            b'AAAQsQAAAAAAALAEAAAAAAAAAAAAAA8AAAAEAAAAAAAAAAAAAAAAAAAABgAAAAQAAADAugAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAABQAQAAAAAAAFABAAAAAAAACAAAAAAAAAABAAAABAAAAMC6AAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAFABAAAAAAAAUAEAAAAAAAAIAAAAAAAAAAEAAAAEAAAAoJgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAYAoAAAA'
-            b'AAABgCgAAAAAAAAgAAAAAAAAAAQAAAAUAAAAAowAAAAAAAAAAAAAAAAAAAAAAAAAAAAAADgAAAAAAAAAOAAAA'
-            b'AAAACAAAAAAAAAABAAAABgAAAACxAAAAAAAAAAAAAAAAAAAAAAAAAAAAABAAAAAAAAAAzgQAAAAAAAAIAAAAA'
-            b'AAAAAEAAAAEAAAAELEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAsAQAAAAAAACwBAAAAAAAAAgAAAAAAAAA"}]}}}'
-        ),
-    ),
-)
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+        b'eNrtfXuP6kiWZ3XPzmhXuyuttF+gldJILdWdTvPKC1caaf0EAzbYYANutVK8ITGPSiANtOq//Wb7qVZaafdE2A7bE'
+        b'UE+bmaWamYvqsoL/BxxTpw4vxMnHjZ//g8//fTT8U/wZ1bIFb4Wy3fTkTAZTb7eTcuFyrRSHk3Hs2kxN5n9Ga75Kf'
+        b'zzB/TnP8cfX1X6+N/hov146E/vR+f7p6F/nP5l5w83RyQfvcGVHv8T/Gm3dLPb0zvqn/8BiUBfLTH4H9G7zb1wvzs'
+        b'84g+H6Wa/fbwXjv+Ikd3xgL+WtGZL7ObucPklErD8H/Gf8Luf/lv8Hap4CZ9+MkNB/xBrsT0eIkn/BT6tj/5fhG/f'
+        b'Wk4XpP1TCH+EuD8icUj7ob9bDFPv/iky1/ARf4lFhJX9IfOH9x3+Y/75jzGMbYwMh6sCYy83y/8LrxD8x7ixNIqr/'
+        b'yOp9CdcKf7yv76215f/Z/aHn5YeKv4/UZl/hj/TzXy5mf4p96eGaptq817Wqv9a+PqnTrupd+8b952m/K//kks164'
+        b'9xt6QckPzBWu3/9z/+4ae/34yPk83GnT7ul9vNzbdKriIIX27248V0PSTfFr/cbHfTx+EBPlUfh7vFzbe/38yWm6G'
+        b'/vEyN7WR68+2mqpqqrcv3xA/vNaejt8ybLzehw+1vvv317zeb4RpdnYOvJ8PDsHveoY+yo5jmvSJ2xfvYL9AFyzWU'
+        b'KX65Q//9DbQ6PC6RrL8Whcod+jYHXy737vLxcBz6N99mQ38/Rd9IZxdRhXzzNB0f5O1xc7j5lgs/Kajqf4EP4Kqiv'
+        b'5xv1lOM3n25eZxuHyfTx+VmThTrqmanZd/bastWoJFm9d5smerNr19Ie/JX24ObQxqT+5LDWpOmxF882wyg02/Sis'
+        b'K/i14B8RvwydDfiN+SYpIoN1RTuW+1VVvsgoemXFZRO7Ktt7stGxq62y43h2C5jz08LJ5cbDhNuGo9PCzaj9Mxv9d'
+        b'xWMpBE/4iRB/y0Yd+xIJBZHcJe9Gvf/v1y0217bQft7OlP0U8Ww9PVbBwB6gGLcrnihA6CnfFr1/uSqVCKfz7N6TH'
+        b'SfK341V0XU7IQ0+gP7iTHqfzfXv6iK+4+YbKgE0hPB+WIGk83QM/464o5L/cBMPHXVgR+gRVdxbDx+nEmK63j+ekn'
+        b'mIlV7qOt3aHJZg9X8gXi2Wkwn76+DSd8KvCqqKa7Ol8uT9A5AGsYyS6Dk/yYRh/GWnVXTxOh5M9p5YEQZfnBaTAbr'
+        b'xUpk/L8VSfQLXII7vjsfK4fJo+3nxDQe+4220fwSW3u+bwuBkvsF8etoehX/W3o6EPOsNXJSEnVMploZBHZdYykmw'
+        b'PD9NG7QJopSwIKIKupxQCl+cw4uflIYTX0Lx3+UquWLqDryEODxP14IsJ/uAi5XBMnmBN8edcAdcUXmGG3DVdXdHF'
+        b'P9XyggCUvgnHC+Q/4TtUaQ7pm4R6VMVqsx3Jiy1Us0fXhh7cMFvSfXfQVu9Tw0tITPqCZDSCFn4Fubvh2d8OJ6iy1'
+        b'fRxM/VDGobvI1XxkHM/n24QNaeTe0K0+/Hx4A/3+/v9uizcI93uC1/vC/nTXfGUu8/dRf/eh7UJ9wLwJnzfHj4O17'
+        b'gJ29lsPz2EUp/CeCOgEBe9R45wXIbGOO4g2E3vh3BxSHawberS0l3qQ750FxUE19vjvitmawgvTBe5K6YF3xWjCgo'
+        b'vSi5+zaMo9jgMFIjGcI0lwksVyUsS3/ZqaPZl3q7cwlsl+dbivEvV3JataWeP35brUqkRoHdKsNqsHvGXxrw1PXPw'
+        b'WoS35U5c/iyWvoa4bPX6EZ4Sa3GbJg3GReV2BuWk5qYZeBroL8+lQlS+sXDj+gfaImqf0lR3t+LDpnzNFINxbRuWl'
+        b'xfOuBh9G/DkqxxTZdqXsk89br+ubPaPb7XfSvMjPP3iyRfFXq0l3hZQ+zqlc7lqI/tsxUlUXt66sX2rif3Op8Ys0E'
+        b'u314xSrUl3YXmp6Pbj+g2OUfjm6emHSL5kLeP+UeVm3P5iy431mxP9lZ+X+b3cQvoF6uO8vEP9Kw1I+bpE+jcRK3H'
+        b'ts9Li+qWgF+vfStovFpvTqP1zO7a/Ltfj+nXVi/WziP1S8lFEHR9HaDi7mQmuYc91SXRUPdFFF5/mNC0V8TiP3hpy'
+        b'jrRA24rSCtQDs6MmaGGjjuP84jKp1YVBTxebG1MYb+zFYA7fF/zDpKotRbl0mfZygNdncO3Rq83F5rr0NKk6x9Fmc'
+        b'JxUD7vR2nuC646jgu0Dlm+uzdywV1qPAhFfk34/yFcO46omwPWC118I6FqvWjr28xN/tHbPg77te1olGOX946Q22Y'
+        b'3z7mxQcIVRVbuMc5XLqDsP+vnDcZSvz4zLBP6vF80Hu2i45ZO5mefN2vzUv2izYd49Q317QysHSLfJsoT1/A3lXYZ'
+        b'V7ez1rCPUtxqtSzMv7x69fn0xqbqrfkF6ArsIk7x/8dzKw6Rv7wd989IvmIeWIkF9paeBX76YufLFIHLU/FQZCFNF'
+        b'mxlu5RHqOnq9IOhfRBHbfWNuB/2678mls9c3/fHGg/fFWJ/NqFpZDnqBGPXR0wj6ewA6mKGLxP0DfW8vRhvrIqa+9'
+        b'/Knp8Fa2zfX/nHYt6AO2x9s3E0/750HvZwvIpm9gK7jOK76DyF2WlyTOwa78etDZZjvUVseBr3T3ivUF+PqPGq7dA'
+        b'b/e5rU/MCzmLYEv0m//85eyB+g/eeYxymel0b9LM/B77ajtV3M8HhjPxLuriuC1wltP+n5R29djvwo/R76ti8tJtC'
+        b'n4OPFiYyutY8jv7LxeiV/vNYEr2fPxtXKbrSxC0Pw0X7ezE2qp8W4YEJ8EYqGVnkEWcv+xSjA/2fi712P2B/6Beoq'
+        b'+SPgiSGmYsz5t5MHsXABfrv6DeNJwmnNPHg9Aerw1lC/wOi0qfvw/XmC3j+IYj9XOU78Srq8aTu5WVy+f5FmwKfdo'
+        b'G9E/TjZg36LkSjNeqtigeh/cZVRHupRfWPYNbVhf6GZvUMHuPxos5wTsBNqlWH3YULim+mAjxTqq45z2hkrdzdVnd'
+        b'wwB7LWB+25a031+WuNrulAn19GBV2w1bCcsT60bItug3pxqy7YqnI2VTtsj1J/7KgO2GnXMol/GCcjZ/sQq57GD7Z'
+        b'q5StP47V1HuYmr5WtsLLT9nMp+z2jp5Po2V09p6eb6CnYz+mZS+mpv1a2K7xWtsmRrV2G/Z0PPjcbrH1hLPhLu+vm'
+        b'we9ynsOpt2/upmv3yfMry2HfvnScUhfGP5RXAKcn/tivXCa9+nIKfMO+5LjG4EHSbMfVzL63GNVcn9Ou0zjv33m9y'
+        b'rqfr+8mNbPe9U3guovigw/j8xniYG6wrpcgftW71dXZdk5LqBvqdXITGP8mPfc1bWs5OeAzxEmoZwPj9GxccJeDjS'
+        b'94Dur7utat6gHS9SNtABwBG2gfbQMB20B9yQYvlEc69Q4yagdHp5fb1J08Onl/AzFx9X3l3cduD/qJ48PX+8mO+gn'
+        b'ijoBt9fZ2g93M/KE77E0gV7O/r3zvYMK1j29pN+EDtNvCPvmWdmtxuwvDnLnz8iXfU7+rPNgttxjnefFaW0M+upgo'
+        b'C+CMdkHlQj80q/h71UVjyQrat7G7qB164AiaY6/8Vse1tb5Q9/oQ42yYhHU1+wPqX8D4bT55VchneHGu58GYqAktD'
+        b'XJoGEfBxpjjhhB+b/dKD6O8DXOMiYb7TPC7fcERul3zA3Sb1J1cRTMd4czjs7eG3LxvFYHPYGvwHRXHiYuNv7e1VL'
+        b'tQnyCdLcg7Zl3fNcGOddD2I/rnbPvixfArLRdyC9tdWF2hpHV9e2atfMf5AJsaD/WqoxjnvlByu27FtJyS03HNruV'
+        b'WZPCJ7gfYphi3Aer+AJuocX317sqD/32nh/R2zeZH9KMZ96OjDfqCO3DUSssGm3xs3X7ro+tuqWHdlI9IH+Ij0BeO'
+        b'ouYjH/kovzgbK9C560WcSezxwfw5mRF/oE9brup3IeZ9GH+w3VEbVlrrw/oR6oO8pAr/gx18pHe38yH9OIn6MSf1t'
+        b'IrW06R2d+WCTT60bsh9PrruRVR31keA8x8RT5CPFD/ctx3PgvZ9YtzWwCaLiDs5CeqG8cyUPo47k7D+D/JrFPugbZ'
+        b'8Ts1e4bqhvkbb1R/hGPvSNz/Dp0L6fE6/Zuj82hiwysfTj6tbiumHs9YyPsbOH60R5bj/nSV2tgvMdjt+dQ7+zZ17'
+        b'XPhi5imB06x/sU9on59zax+bczkfm3NpH5tynz8m5tc/PuZ1Pz7lPH5tza5+Zc58+Mec+fWLOffrUnNv5lJz79Pk5'
+        b't/b5ObfzoTn36VNzbucTc27nE3Nu5zNzbu0zcu7Tp+fczmfn3NpH5tynT8y5T5+Xc2ufl3M7n5hzO5+YczufmHM7n'
+        b'5BzO9+bc7sHyC9em3PTe0Olt+/5eFu4ft0v2M/vFzm5xaRW302jvT2zeuiMCrz9Ss2EdpyH/UW0tzd5tPKV/aSXO3'
+        b'LanXeqvjDILwzwe3/Qr0dl1NNQQGc57J1XcJ8mfV5M8Sxow8NQPYG93cV4FerVqh66SE+vytvLSe+Ratq09tweafr'
+        b'a+gvXsvtew9Uz+1kP9fpo4/njDdr/zAWjqlt0a/XFaGOuoQ2H2K/MFT7zsPf6C2e81o7jvPc0XufC9TawMehy8daV'
+        b'84jtL8hv/ONk7Z4nKreOOK7lLXxm6uRPtUx9KLaVJimdXrLl8/vNrjTe1BdTB+9d5odVbQ8+iPagoj00tMbgoz24O'
+        b'8/h74WZjnYG/Uu0z6b3ssCuj3bv5I967hHqsLx+HSIG6Niz65Oqe/g+vdT8MGcKYIOFl3c16KuD1yvx9rxyVr9+Hv'
+        b'R9vOdprheLUdWbQVxP7/WVhoK793o5H3z78n36XN9rNDQth86IjNel3ShfovV4zn8Dp++is2Pn0dp/Gq1o+U4B9C4'
+        b'Cfpyob5drrA+D75B5HuZ8Du8le9LTBHQ+bdirHNkYVn/srb5Lx/5b+sMQ3u23l8/w20Svj/Bb891+m+hz1W/z8L0w'
+        b'XvvFKzbaRfv7aLzhyPbi8eaK/iu8DoDHk5p7gHjG9tEqHtv4+g9xPuahcSwH7X/NOLx+Ziwl9vZW6TMEb++vbHk/7'
+        b'UMv86bnvSUerNEZCbu/EJBOr7seePiKWOGtXslz0Bc4OnytbPcFu4V++f12T8o/b/eUb63f6s+xnND/FiSPGj/HoZ'
+        b'6X9vs88vsJv8+YnMVTr+csJI717Hg8C+c/6wOOVYPexH/WDvzyL8QVpm9XKI44kMe8ZvyD9rxp3ILrwRcXr/BFG/m'
+        b'i9zp9XzcehbInL9jNfKfdzVfaPeWDatoHke0rhef9z/6euLvKcGN9UEaFK33GP7cWDNbhHAytX+Fc5+oZtew509fP'
+        b'AeyX5gD0XKYL40iQnPVCeaoDc0hoW74kDHuTHLTx8p31FFHMAnuv+Oe+qLmRj87uS+TMGqrn+fHsevkWLq/m39+WB'
+        b'fYRcwVzmWfnbK+r4zmfMX1pN6ma2y5at+lpZwedZQ7PwRWj3BrN/5E9jpOqv5n0KjnumbZX1PPOtggvxOxnyg/CfO'
+        b'VSR2Pa2+fPaR95CHMv4119k9bnPb5mnD/I197ZnqSO7/S1kx226b2+Rur5/ragM5TIZ7/X17QPimfau+MZOov6nng'
+        b'W+foHtGUgvD8GJHW8aQzsLZ4Z7/zoXH694/W8+hCv+3hgFx/iglVE4zmM3b8Arj2TW5XiM/vO2l1fGXPx3AlklkBv'
+        b'oaXVnyZCbjFcV874rO7V+zDS82Omzoh30Rw0h9t95Zx3Zg56Mqr1aL1dzUdzyeIHzbefrxv80CnYT9Cmjee8es78b'
+        b'J2t3uHV83fIVZfRHgbaexSiWPHSHDw7t3HeOTdyXjk3qk4AE0p2HvJDh9wzYrK2sjdgx0PLQdfnnrtfRfBQXV2/hq'
+        b'5P7hk5XJMNuQO6Z9LcQt9TZXLfUab0HWXerBvE7PD7F+yUiitoDCWxDu8RPtO+sD/cVIy9oHtKVvkwd9TwGttLtk+'
+        b'NV2jMTPIBB6+1Nd+hO/hvrvXO8u+Uf3iPfAHpz9mzerX9nhkbrtWBcmS6D8zXtwHl+7T/lF7vP12P8Z83tJ/VPX8w'
+        b'3+B/3PLvlN98j3yzivQ/vMN+13Odq3Ws3Djfejv/mbKld5Q9fG/ZN/K+rsW58nf0+dkmuSWytwn++t1tfivfKdnX+'
+        b'7pVk+BfG+/PGd1JeK8XjNUjrfIAeexlUtUgRvjL+H6pa2t7b6jn9Pp67OMEch/I6R/6eci7e3hdfAc5RTDsmzNybx'
+        b'nLo+IY/p1U0T4ljIHVUg7yh/OwZ85GVf+A812Yz0KesxvnKuT+NtYvFgH8K+D9zK4qjDaQu/Tru0Gush/2cni9c4B'
+        b'y/qp/6efJvWbf06ZfPqZN9oe0aah+SJteuMc0Xr9F95h+QNtfde9peP/tR9johXtST6l7Ul+0pVnVzoP8/GSszaCf'
+        b'1y7TXgnsWFqMVmTcbDkXCeTZyqAHuZxTCcLndPhPowe7CW1exfdfRPOb+miFdeHMGezFeG1uTc2EAUQ8w3zVhPL4D'
+        b'AHo41t5LRj06juwqzBl950EmGs+DBW7O+oOAuNBg7mAf8T7/zUX+tWE+KMth70T2Mi/1k7ByQt5o6ufIKbtRuH5BK'
+        b'jfVSD2LQZrfw/9WXpW78t79B6f36F3wXyH3i3lPXrP82/We31aTHuV3ERZoH0ic9Dbofvgr83PufNutM4Ec1Hgmu2'
+        b'/VA6uhXadgJulV8tiy6gnso7jXpnvk3bhsyepNbBoL0B5jVwvs04T7z28qb0Pdclbe2g9CK/nG6ton2IV2u76Oj9Z'
+        b'OzkbK23toWeU4Lbuz/H+XLieoqP1pHgd6KW6IEhk60rWZfTrayeJLUtWz1uj9STc7ks95TNv6pNTph6hFOUjzmt0u'
+        b'Fb2TXYwhOhZJ71TtAc1f43six09/2ikxn70pnYXnar2MMy7K3ftPqC1oG7kJ6/wg1NLgxiSP/ie5vkDtPazSmzyFt'
+        b'tn1wVf1e90mbfZWouer7Eq6cCI18gL4nXA7mrRty5val+qrKm7l9fwXIrXLluWsOi/MZ6RsraKdH1VPKPKvNy+zDm'
+        b'8rl6i1nb78H8Ach+9nu0Ma3V/0LPBr6UoB3ndHgyZe/voXpn0XpEbr+MXhzl7O4Y6PM462+9Ex1OrmlrHzEmQK2oP'
+        b'g7x74awnZs4eGg8+pcNkMd5I4N+Ic1G7gfdjNcpbr++dRHNotCbjxnNqyM/qs2S/yUZ5JtYf5l6q17cXw15QGuawz'
+        b'C4658NZYxeSs5XCueVm5bt57TzW6gscX6qLM3y3gtgeRHnv6/bQnHgNodTF9x+l9hzj/SBzZfswV9uNgGuRvtfWiX'
+        b'5v9j3B/Bz74fiZfaDfiR/n7aorDHr+Hq31476tmS/sGy38cdXfj/KTnNdVT5PIBwZonT6/P7dUiI81yEc1G3JJ99l'
+        b'2vHqN1kF2t2fc9aNobQHZItyPXND7IdIgb/rjAieWVN0ActYnr+D6EC+FSL/lqFp5GF70YhfajPJbF9rruc/60avX'
+        b'O5HPm1qFu5YW/buN+uYFnv6++wHiYyzn35wPJbFHj/sglov3uUbrSehf2jP8/n37VsL7Sz3kPZGL9zCPSCYa217Y2'
+        b'y96fQn6qAI45Mb9qI5qHfrWfIR5SRvsgeaX6X6TPBgTUF4ajhm/7Xhjuvzx5sW84/n+PCf9meho9WDOXUM5NO7H33'
+        b'iccvnjlPORMVLNZf2YPcuQWreOzjY8dw/Ns3HhZDqZuMA5e5GsNUfnIASYBzxN3uq3XTfxW7ATfV4ljhupz2gfqzZ'
+        b'eA0fUz5cFsVWB+f0Fnc38DWwIcyl87W/gG8/sD7xLlkbJ0j7TD082I/dz/JDTtk/zQ56sT/RDng0/yQ95vvG9fqif'
+        b'HfjsVf2H8Pm2WF90Dgc97zYcBy7a7Hc5LvrXxkUX5UXReaAPy63/XdvpPbmv4Uvo7NZukMfPZMZc7OCz9Ro6uwQ5r'
+        b'3Hq/y7zDe9qvmH3FvF9XKeh4Atkz2jzw2/SfmMi++f3z5xj/f/Qd66cpYz8qZi+98MBP7B65oMHfvTDdi/ZbvEYt+'
+        b'E75nUWen76sGfi32jA46oT8zrkl+GWz8aKjPGpdoLN+1JkU3P2G6+D5fnrYG64PsA9u6oH0b5PHGfQPU4//OtF/7L'
+        b'xs5ifOd/3ofMinPvmD/Ee7ifPVVCOaOP7xz55/hXd9zg5gw2D30AWusdtP+mbAveszYfb0H0MY8dv4Bsf74d5U73W'
+        b'rs+YW5L7Kdi2XXl+yff2V3IfyW/hi9fb9Tnzy2fs2DvgPv5NZFH++JpzbOl93tSzJU4mOtdVMAOvZ+7Q75NMk2f/v'
+        b'+K8WmY/PfXsCR+dTbtkn8f/ivNomf3y1DMp+Gfd3qHfAtXnT6vaw0fY0ABdsX74HE1yBupddeZxnadJz/cnWqU1IM'
+        b'9tfI8dJ8BT9Js86DcetD16xlZfKC3iM9zv8qMe1nfl9UrouTrQBxWyn/2OekvhmUr3wew6pff3e3hGc7Cu5EZrm/z'
+        b'ewnv1G/UqqwnEyvfr50FePEk9PwXrBLnRRIjOY8y8qnsZFOo7nNM9LMJnY6m+iZ5ZRv/2lxH9Whb/PJ566QoVGfpf'
+        b'6vqVKvotppZ67ewe5LGqL9m5imq5ttQX7Lbr1A3braBnsV09C9py7LrlTEA/zbHcSrWrViRXe76MqWbKDG233o5/9'
+        b'4j+fTSkq9FFz4bzW67qdrorzehfxMBQwv/7l3EB/RbVZ/92FJIBci+GsroMLotV5vlTKn6modPR6prl2N1+TtIcv9'
+        b'K33LoV+cvJUBboWZMOtLVlOadZrL+hSDMTdPj837aTkAyQawStrvnQqlop/9Rz+PmGOVt3Vq5ka+bMAVv3hYXUVb2'
+        b'ZK2gdJ/Kbf6N9YbuOpv6b7ouc5kJ74L1Wd1bOh/xuYHMj7QbBZ/xuoPSb/X7c7/i3CXfRb9NqV/BShFf5sDSJ8PYV'
+        b'fIB+V1a3qG/JO7mG8YZo88vLW/y7tIHYuYJfMG4BXuf9gqviROVNfnnFJ+X1ucz5BdiqOI9x7g8IbwhuzhXOb9km5'
+        b'bWAU7/kJzivvKymynPaJz+kcJXT/qR8i1deeUjhvPbL+HeLMc79BecFwevc9osEly1e+2cpnNf+RL7M7V8lVV7l/Y'
+        b'KwJEa4YXHKS1oK5+gnVwne5P2As1IjeDvg6K/kCN4YqJzfWval2P+aIgeXugSvcftfSsoLnPLyieANlYMrM4KLPPu'
+        b'LphT7R93h6V8heNPg6f9I8AYPly8EV3j+oxwT+XOe/K0U939zxZO/JHhD5PInhXP6XzlIiX/z/L8gE//h+v+Z4CqP'
+        b'X3Ixwbntr6TK8/xXli2Cc/xf1gluznn8qadwHv+7MolvvPgnTQheT/kvMZU8ILg+5+DKlOAS1/8e5Nj+Irf9W4JLI'
+        b'q/9R4I3ufEjjfPaX1AIf3n9L4sEb/L4Ld8l5Xn8UW4JXuXFD0lRLILz/LeWwnnx3yB4vczjj60QfnL50yN4nctfNy'
+        b'nPjX8ewRWufWWF8C/gyW8QXOHFb1kjeHPM0++W4HVe/UopwXnxX7xT4/7RefFfVgne4vK3pSb9y6u/rpL+48aPdgr'
+        b'ntd9J4bz+9wje5vmPOFPnBOeNz/ME543/8i8Eb3DbLxBc33L4Lz6psf31IgeXcgRXuPH7LsF5479yS3CTP/5rIsF5'
+        b'8TnBDe743yK4yOOf2NfI+MvzT5g6kfGbNz7LPYLr3PxtmODc/GeqJfGV178PBG/sefK3BK/z4ptyIHjT4sWXvRaQ8'
+        b'Y0nP0hwbv7npcrz+r+cwnn9v9OS+MLzf71K4jOXn78kOM//pV418R8ef38muMZrvzxLcF55RUyV5+bvKZzX/4eqRe'
+        b'ITz/8LKZyn3yDBeeO/0iB4nTt+N6pzkr+nRk1ypUpwdc7D8wSXuOPfKlU/r/8tghvc8f/nFM7r/02VjC+88V+yCN7'
+        b'mxu8SwWvc/G+Zwnn97yQ4r/9EpyYSnGe/FsElHi6LtWR84+Vvx1oyv+H1/4TgTV77xXbNIvk9z763Cc7lz5LgIlf/'
+        b'Ti0Z/3j4HcHrXP6ME5zb/6FZw/yVl//PCN4See3/meBVbvydJDivvFQmuMTjj7wneI2HK04tGb957S+lcF77FzUy/'
+        b'+f1v1SrJfMnnv6/EFzm9s+Q4BpXfzlVnqf/KsG546+uJ+M3jz+bFM7rn2qCc+O/T3CRN/7KKsEVbvsFgle57R8TXO'
+        b'f1nyjpyfoAr/07govc9rVTOG/8TeoXufn3kuAGr/8VheAqd35dSuE8/jzqZHzg5m+jFM6zf0dP8lOe/2gpnKdfPsG'
+        b'56397neSXXP+fElzj5petBOfar5oqz9P/LoXz+n9fJ/MT3vgnPaRwnn49gptz7vpXPRk/uOsXBJe4+dVT3SI4z36z'
+        b'BOf6n5vg3PyvRvAmt/8LKZyn37FO8lvu+seC4G1e/8kdgte4/Z9L4Tz77RKc13/QvyQ/4OU/0L9k/YTbv1uCq9z4s'
+        b'0mV5+DitEHGf67/2wRXuOOX1EjyVx6+S8pz+09P4bz+3xC8zo3/1QYZ/7n+eUhwbvx3CN7i5i9fG0l+wrP/OsG5/e'
+        b'+mcJ7+aiPJL3j8vxC8zc3/H1I4T79ugnPzf4XgDa7+AsFlrn03jWT85tmvl8K56z+NZH2AF/+FRhKfuflDCufp5zS'
+        b'T9V1e/6sEF3n+J+WayfjN5V8K5/Z/gnPzf7lJ5v+89otPBJdEbv6Zwnnxq9lM8m+e/UsEN7j6bwmucvNLr0n8p8hb'
+        b'H2kTvM5bn5Q1gje33PXXpDyvfuUpkc/dX1g1yfqgztPPI3iTt74rtwje4K2PKEqCc9dnewaJX7z2STuCN7nrN2WCt'
+        b'7jxo2Uk8YvXP2WCm9z8/xcjmT/x/GdAcJmb/1VTODd+GMn4ztN/aSTrAzz+WQRvcvcPfk7hPH4uEpwX/5WmkcyfeP'
+        b'qfCV7j5hdzI5nf8+KfkeDc/Pc2hfPi34ngIq9/lV8SnJt/eyaZ/3PjX5vgTe74Vya4wo1/QYJz+z+Rr3DH77pJ1g+'
+        b'485+CmYzfPPvtzWR9lTv+JTi3/yUz4QdP/w3Bq/zxxUz273n2vzOT9QGe/psUzuv/lpmM39z10xTO3f8yyfyfu/9V'
+        b'MZP9Fe7+f0sk83ee/2kpnFfebJH4wJ3/DBKcO/4GLbK+x80ff07hvP5vtgIyv+XN/3JtMv5z1x+XBNe5+bfdTsZvX'
+        b'vub7eT8Ca//Ju0kvvDk7wkucuNPpU34zz1/YiU4N3+aE7zJ9d+TlfCX134lhfP40yG4yp3/PFjJ+gGv//MEb3D9p5'
+        b'rCefbpWyR/4K5/5ghucPXXrWR+z13/t5P9fV7/52yLlOfxf2mT+MFtv2qT/JYbP3/pkPk9Nz9vd0h8485/Fp3k/BT'
+        b'Pf4JOMn7z6pc6ZPzm8t9JcK7/rxKcu/+X6yTjN89+eof4L3d8GnSS/SNe///SSdZHueu/XbI+z+3/dgrn+c+C4HVe'
+        b'ficuu2T9grt/PiF4g3e+SB4mOC+/VJxuMn7y5He7xL7c/DjBGzxc7ic47/yS4hG8zts/FZ1usj/D3V8leJ17PspIc'
+        b'O74pCY4d/77C8aD9O5Y+qWUo/IZPLXUMnHECOeu70tagnPzr32Cc88ntDAeiBZfP3kalbfSRk2pEjhWjPPPvyU4d3'
+        b'3Mc+Yxzl0/DDAepE2SqanphPZtXME3CFcX9PnTYty+c1S+e6V/btGrTn3Gr8AQpdoFv1WCszTXxS0MN7fzgbiV9Sq'
+        b'MpnNyfVN86VUkXW/hRCKuL8UpbF98GksUxDFcWep10H0LHfTMQDT4pA6g4qvG6E8eJ+nzMNeZ1BaLcSApk5690Kv4'
+        b'mco7dI8O+o1EvWY/jfKnS1NG9/CefPR76bqiXpoP4l7XBifjXAyaD/OiqNZzw95ppdfM0rhg+6OOdED3UupV28fPw'
+        b'+1ITleoGE6u0rPderfjVFp9wR24qtuyVVcV5Rx+RjOUP/Qvq0CXcwVdjtsXNuIO2YDTvt5cxldKclkXtTFykwH+LK'
+        b'nx57DXJT3zWZyvUNUy2EWWLPDoADBLV/AC4xwlDns94zUKxJJwZ0jVgtivB2BMVSzLqiJJ4zjb0/C6UVtcgNH7SuK'
+        b'/umgpgW4ZqfIGZnZZAnlJeRnv+6DyQVIe9AyQ78OUIlU+nnCDS+RwfaPbQFT6gSpJUqBDHahOCyVMkugYEWOkxB8M'
+        b'byvqqjyfiz0ESujwtK6acyu9nov9NRzZv8K7crgJO0P+HsYrhBvINVOhyKXo2aBwJ8jiOo3Ps3iVxq0srlJ4hyov0'
+        b'7hFhw8Kp/T/WVxlcJvSv0zjlPw7GqfkF2mckp+ncIuSL9A4Jf9M45T8gMYp+UcKb1Py9zROyf+Fxin5Wxqn5K8pvE'
+        b'XJX9E4JX9J45T8OY1T8qcUblLyxzROyR/SOCV/QOOU/B6FG5R8h8Yp+R0ap+RbNE7Jb1F4k5Jv0Pic5j+FWzT/KVy'
+        b'k+Z/FGwHNfwpn+E/hDP8pnOH/PIPXGf5TOMN/Cmf4T+EM/7O4zvCfwhn+UzjDfwpn+J/Fawz/KZzhP4Uz/Kdwhv9Z'
+        b'vMrwn8IZ/lM4w38KZ/ifxTWG/xTO8J/CGf5TOMP/LK4y/Kdwhv8UzvCfwhn+Z3GF4T+FM/yncIb/FM7wP4vLDP8pn'
+        b'OE/hTP8p3CG/+MMLjH8p3CG/xTO8J/CGf5ncZHhP4Uz/Kdwhv8UzvA/i99SdwzuaXwuUvyncIvOviic6p01hf8c0N'
+        b'Gbwin5Sxq36N6ncEr+lMIrlPwxjVPyhzROyR/QOCW/R+H0HZsOjVPyOzROybdonJLfovCvlHyDxin5DRqn5Os0Tsm'
+        b'vUvgdJV+lcUq+TOPM6gaFU+jP4bSS4CVKfpnGKfl3NG7Rs30Kp+TnKbxIyRdonJJ/pnFKfkDjlPwjhRcY/lM4w38K'
+        b'Z/hP4Qz/s3ie4T+FM/yncIb/FM7wP4vnGP5TOMN/Cmf4T+EM/7O4wPCfwhn+UzjDfwpn+J/FLwz/KZzhP4Uz/Kdwh'
+        b'v9Z/Mzwn8IZ/lM4w38KZ/jvZPATw38KZ/hP4Qz/KZzhfxYPGP5TOMN/Cmf4T+EM/7P4E8N/Cmf4T+EM/ymc4X8WPz'
+        b'L8p3CG/xTO8J/CGf5n8QPDfwpn+E/hDP8pnOF/Ft8z/Kdwhv8UzvCfwhn+Z/FHhv8UzvCfwhn+UzjD/yz+C8N/Cmf'
+        b'4T+EM/ymc4b+VwXcM/ymc4T+FM/yncIb/WXzL8J/CGf5TOMN/Cmf4n8U3DP8pnOE/hTP8p3CG/1l8zfCfwhn+UzjD'
+        b'fwpn+J/FfYb/FM7wn8IZ/lM4w/8svmL4T+EM/ymc4T+FM/zP4g8M/ymc4T+FM/yncIb/WXzJ8J/CGf5TOMN/Cmf4b'
+        b'2TwBcN/Cmf4T+EM/ymc4X8WnzP8p3CG/xTO8J/CGf5n8RnDfwpn+E/hDP8pnOF/Fp8y/Kdwhv8UzvCfwhn+Z/EJw3'
+        b'8KZ/hP4Qz/KZzhfxYfM/yncIb/FM7wn8IZ/mfxEcN/Cmf4T+EM/ymc4X8WHzL8p3CG/xTO8J/CGf7rGdxj+E/hDP8'
+        b'pnOE/hTP8z+IDhv8UzvCfwhn+UzjD/yzeZ/hP4Qz/KZzhP4Uz/M/iPYb/FM7wn8IZ/lM4w/8s7jL8p3CG/xTO8J/C'
+        b'Gf5ncYfhP4Uz/Kdwhv8UzvA/i3cZ/lM4w38KZ/hP4Qz/s3iH4T+FM/yncIb/FM7wX83gNsN/Cmf4T+EM/ymc4X8Wt'
+        b'xj+UzjDfwpn+E/hDP+zeJvhP4Uz/Kdwhv8UzvA/i7cY/lM4w38KZ/hP4Qz/s7jJ8J/CGf5TOMN/Cmf4n8UNhv8Uzv'
+        b'Cfwhn+UzjD/yzeZPhP4Qz/KZzhP4Uz/M/iDYb/FM7wn8IZ/lM4w38xg9cZ/lM4w38KZ/hP4Qz/s7jO8J/CGf5TOMN'
+        b'/Cmf4n8VrDP8pnOE/hTP8p3CG/1m8yvCfwhn+UzjDfwpn+J/FNYb/FM7wn8KtK6vPZP+f5n8WV4Mrq1dk/5/mP4Vb'
+        b'V2a/ZP+f5n8WV4Ir2TPZ/6f5T+HWldGX7P/T/M/icnCFvWT/n+Y/hV853SyS/f3slzaFu4Eq/nj9eP14/Xj9eP14/'
+        b'Xj9eP14/Xj9eP14/Xj9nl/K7eyp8vNt4WvmXzSjJWuaenT8WK9/FWflaC6J791cwrzXS+0d4m1qfV4Uj318L7REJo'
+        b'hG0BYNs0TmnTJaIZCWylwuTeeDeAELT4uL87JY7a/IlBev3ch6S2z6d0j2iqyQIPlQHm0Ohws4pDzIN/BvX8Rz35b'
+        b'eFiW/JMW6ykg9GeQj/clqhR+WLyL5ZMmpHspvi7JdJlProNFSAmVZQ/KTzWM8bT+B/Hr0UE28dLEttsVWvS023LMk'
+        b'zvHUvR3IqLzeRPYT27fR+hE+toD039X0anRGNypvtcW6dpYsqxGWX6LHPSD72+O5EdqqXd4+BGMsf9XXVSlchaoqY'
+        b'lkP218vSlZ7jm9gLMstKVBWSiQ/tItB5IP9qujZtRn7iacyyMBLMWMNLB/KX+GzYLi803iYj+Pyjbg9pLxsF8UgXG'
+        b'm9DbD8aihfidrv4OvPaPegr0erOMptVS/XRGOO9RfnShGUnyX6W/Y4vP8Z2n/7S9z+em0uR/cUyPK2WMP2Q/LJTnA'
+        b'Dl3/A+uv10C91GelfEstSvY8WNAZYvqgj+2P/KSogG1+Kn6WI9UflQ0drl8WoPOr/mhJE5VH/GYPQfqKOl07G1eY5'
+        b'tJ/lo/KYTu0ylo/0V8Agt9GhROdWNCL7laUgXAqUIv8D+R1UvtwOb0uN5aubeVdE35xubwMdtT+2vyPF5aXYfxbR7'
+        b'SLtsr6IyiP5YnSlurF0bD8J/E+0wq2o4NwWLUWF8tYMvsT+076dV4Jy2H+1wJawUyi3pXa5juUrXlGZp5emMH+h/4'
+        b'tV3H9KuYriCpK/7s/r0hyvotXEuRr6r67uZClcWtMlYaoAf5HTQoeEvxFQEzsTKB/5n4qe7UniD+4/qaxEj9O5/Vk'
+        b'pIP5h/UXBlkP9V7fBCpcH+Wok6lZCm6Go/Yi/83kjxV8H9P8K/FejZ2s0Yv2h/63Yf8P+n89w/AjCZ5SpIu4/xD8f'
+        b'7BeaGvtPaL96TVeje4t1EfefjfrvLM3Ce49li/B3NZ6PonuPtyn/02tR+SYuj+Iv2E8CAmbtJ0P5uR6uH45lJL8Y8'
+        b'keJ7olSxG3kP+D/6iy8U0KWBhLuvxOKf9t4g4vEX20z129PkkOWMlF5FL+CAR2/elOpdquiBWApdI1SyH853MNUbm'
+        b'XdqpHy80Ez7NOgLcfjDzh6WHKFj4WdRNz/Ov7tpkz/a2cAI/8NkP+i8tAxc10m676h/+jgv2q8aYgUweW9ovpUtly'
+        b'ynoraL+anUmY9FZcP+YvHuMBpW82QPx6KH7h8uF4cxV+pHem/JfpX+/PGbXjouYnvnUPlldJZlsLHIYdYpL+kdmj9'
+        b'Q/l4FX3u3OpR/JDK6rwcLS2jhxlG9hc3of2jkRXZH/qvGfVfuPUU6a9G+ofr7bH9VnVaPpRvR+UbpP9BvhzsafmIv'
+        b'2LM30pi/4YaUPZH8VOKntwg1fMyab/VpuWr6Fnx8zH2n2J7BfyzQv6LQcz/r4h/YKafx/NVJ+R/6NulMH7BpWH8Lt'
+        b'XKDWL/+dZO2R/1H5TfO5g/2fKmYq3i+NfA8V8f7OLHaSuSYCmgPyjsYf8Ptcf9X1LLVoo/amT/GebfUyhDsjH/VuB'
+        b'/0H9PUf85pP/Af5zIf6qx/6ip/gsfhYLjd4o/41C+iOU3Ivk10v+6WqLjB8TzxH8i/sb8IfcYcvijzon/5KfU/kbk'
+        b'P04k38n4j7ii/Qf5X5PD3446p+TXfch/wmfsSZYuJf5/G9mvTOSz8T/yv+hOobHUFBL5+wZHfpfxX6T/wnrW/8dJe'
+        b'RgfqPLI/2y9nvK/aPzVDby/FI2/kf/J4aHGyP8T/+1y/LfF8d9uyn/rpLw4txn5oqFE4/9qFmzFM+i/WK7iQ5dGzc'
+        b'b5i4TGL6Udjl/wAY9fXTx+FaLxy0mPX61o/KqG4x/O385K9OwNKcwfDRh/JdkKOkoY6Ce1eSBuIX9H8U+N85enaPx'
+        b'G/InaKEkRf4I0/xzi/zz+IP+VZhF/rHT87mf4cwrjp0rxN/T/duT/IikP/jeL/G+c5g+oz+FPJF+10uUfovLhrmlx'
+        b'gctXJc74pUXyNTEdvx2LE7/dSH83zT/VVnn8q3H8X2f4D+Wlk8Upv3X58Tv2XyeM3+B/khg+Izbrv44tzbP+297oV'
+        b'SkIny+kEvtLkH8ZWhj/7VvZisuPG3T8z+S/TxCzw/gN3AufwRXFb3TMHvxfl8P87XZetiB/k+Lxw4nHDz3ufzGyvx'
+        b'L1fxf3Xz/qv2I6fhuR/xmh/4X2I/lUZvzuRuWFtP9w+h/mL9H4oSyw/6tZ/yuny+us/0H5KP9T7BR/yPhR7sXzRyh'
+        b'flwLW/xSq/aH8r0z7wf/MyP/MtP9JVsBp/y1P/5qSjv/If6C8Ygl0eeh/S4vmz1aqfIMXf6X5uMrxP1MWGf+ryfNV'
+        b'yv+gvJpPHWOV0c9F7CF+VafomUthUjpRYSKE5Hf7qRMc6LmWrS2Un5Ruo+cL3UICg35uAuQPpszZFfCfGnXHgoGeX'
+        b'rqgbqP991s+WXgK+fLjdMKP14/Xj9eP14/X7+wVDf3Pw/iV+v07/gWp7CIIB81rr/qcYE2XdwHvPKBkJKMqdytpQW'
+        b'5T6aV/IA99xmuJySHE5PyivI9+P/7KS7bIvWX0IdZn2t9Inu/J1fnnWozJ21dXqqzEeD3E4tmoIRUzG0HhS0sU4Bq'
+        b'V7DON+UZNztqmD2km/sJNbfD9LvqAPTgcvUrJgeTV640aN08K+N2V5GfHdAPIeie3VE0Mn297vf0Wpxe57U/844Kf'
+        b'92Rda4lYJPmlvE1Mgf3bpEQlR5HbeO9EvdoSfTlg/Ttsv0Tpl+BSKfF/nef/c3LWW5nznuHLKyQucfvVq3wtNnTWa'
+        b'KkX16k0gTRF4paSU7cpFzPtx+eDuZrK46T9/HhFns3A70ququH9IXNRZI9Oh4WaL8wIeB1cLUrE3rx4LcnkMSVPc1'
+        b'4FXKM9xP4vqlwDWaT99EMgw/kutyFh/+D1E+bZH9SVya3uqefjy1QowH8M+e5Zm6XKp+6/0amuwn+29WeVAtJtSUu'
+        b'Ss+tzqn/CpeFt8MIJh6RY62r78DXy6RUjdRRfrGfb95J/Jc+HSP0oV6p9N7/+7ddff/3zT/Da/68//vTT32/G281h'
+        b'ejrcfENv17vjYXo/GR6G94fzbnrz7UZrtsTuzZebJVz1uJ5OlsNrF2wzX0v4+9wdIPv1/Xh73ICIf8n9+uXmYb/d3'
+        b'D9NH/fL7QYuzP9FgGs228l0f/Ptr3+/GZ6W8GZz9P0vzyo09Y/3Q3+3GMYXLzdw7R61QzfvhZtvuS/oTe7mWx6Erq'
+        b'F+KGw4TSRsuEYf1kcfy94eD3HJltNFRQtQ4hEJ8LfB9PF+7C93sRTq6/u9v0VqpcDjbkeV2W9nh51/3N+Ppgei7j5'
+        b'Y7heZbw7DOWjVbulmt6d3VOgq+G662W8fQ8tcMe9kuQa4+OUO/fc30rqw5D1q4P7wuETN/2tRqNyh63Jw2XE5ARv9'
+        b'+iVbb2zdsNLclxy+drm/3w33oP/5/mnoH+HCw+NxSkSF3ZCSE5fDMvK0jJd1xz3z7VvYG8/pXwB3/n+t9+XV'
+    )

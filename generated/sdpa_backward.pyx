@@ -2,276 +2,108 @@
 # Graph 0326f6a05f46605d82af101d7a2f2113
 # From sdpa_backward.json
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """SDPA_BWD.
 
-slot  uid  argument   name   role    data type  dim         stride
-0     1    q_ptr      Q      input   BFLOAT16   2,8,256,64  131072,16384,64,1
-1     2    k_ptr      K      input   BFLOAT16   2,2,512,64  65536,32768,64,1
-2     3    v_ptr      V      input   BFLOAT16   2,2,512,64  65536,32768,64,1
-3     4    o_ptr      O      input   BFLOAT16   2,8,256,64  131072,16384,64,1
-4     5    do_ptr     dO     input   BFLOAT16   2,8,256,64  131072,16384,64,1
-5     6    stats_ptr  stats  input   FLOAT      2,8,256,1   2048,256,1,1
-6     7    dq_ptr     dQ     output  BFLOAT16   2,8,256,64  131072,16384,64,1
-7     8    dk_ptr     dK     output  BFLOAT16   2,2,512,64  65536,32768,64,1
-8     9    dv_ptr     dV     output  BFLOAT16   2,2,512,64  65536,32768,64,1
+slot  uid  argument   role    data type  dim         stride             align  layout  name
+0     1    q_ptr      input   BFLOAT16   2,8,256,64  131072,16384,64,1  16     plain   Q
+1     2    k_ptr      input   BFLOAT16   2,2,512,64  65536,32768,64,1   16     plain   K
+2     3    v_ptr      input   BFLOAT16   2,2,512,64  65536,32768,64,1   16     plain   V
+3     4    o_ptr      input   BFLOAT16   2,8,256,64  131072,16384,64,1  16     plain   O
+4     5    do_ptr     input   BFLOAT16   2,8,256,64  131072,16384,64,1  16     plain   dO
+5     6    stats_ptr  input   FLOAT      2,8,256,1   2048,256,1,1       16     plain   stats
+6     7    dq_ptr     output  BFLOAT16   2,8,256,64  131072,16384,64,1  16     plain   dQ
+7     8    dk_ptr     output  BFLOAT16   2,2,512,64  65536,32768,64,1   16     plain   dK
+8     9    dv_ptr     output  BFLOAT16   2,2,512,64  65536,32768,64,1   16     plain   dV
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "0326f6a05f46605d82af101d7a2f2113"
-GRAPH = {
-    "source": "sdpa_backward.json",
-    "dialect": "structure v2",
-    "nodes": ("SDPA_BWD",),
-    "is_override_shape_enabled": False,
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "q_ptr", "Q", "input", "BFLOAT16", (2, 8, 256, 64), (131072, 16384, 64, 1), 16),
-    Operand(2, "k_ptr", "K", "input", "BFLOAT16", (2, 2, 512, 64), (65536, 32768, 64, 1), 16),
-    Operand(3, "v_ptr", "V", "input", "BFLOAT16", (2, 2, 512, 64), (65536, 32768, 64, 1), 16),
-    Operand(4, "o_ptr", "O", "input", "BFLOAT16", (2, 8, 256, 64), (131072, 16384, 64, 1), 16),
-    Operand(5, "do_ptr", "dO", "input", "BFLOAT16", (2, 8, 256, 64), (131072, 16384, 64, 1), 16),
-    Operand(6, "stats_ptr", "stats", "input", "FLOAT", (2, 8, 256, 1), (2048, 256, 1, 1), 16),
-    Operand(7, "dq_ptr", "dQ", "output", "BFLOAT16", (2, 8, 256, 64), (131072, 16384, 64, 1), 16),
-    Operand(8, "dk_ptr", "dK", "output", "BFLOAT16", (2, 2, 512, 64), (65536, 32768, 64, 1), 16),
-    Operand(9, "dv_ptr", "dV", "output", "BFLOAT16", (2, 2, 512, 64), (65536, 32768, 64, 1), 16),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("q", "plain", -1),
-    ("k", "plain", -1),
-    ("v", "plain", -1),
-    ("o", "plain", -1),
-    ("do", "plain", -1),
-    ("stats", "plain", -1),
-    ("dq", "plain", -1),
-    ("dk", "plain", -1),
-    ("dv", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ()
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* q,
-    void* k,
-    void* v,
-    void* o,
-    void* do,
-    void* stats,
-    void* dq,
-    void* dk,
-    void* dv,
+    void* q,  # uid 1, input, BFLOAT16
+    void* k,  # uid 2, input, BFLOAT16
+    void* v,  # uid 3, input, BFLOAT16
+    void* o,  # uid 4, input, BFLOAT16
+    void* do,  # uid 5, input, BFLOAT16
+    void* stats,  # uid 6, input, FLOAT
+    void* dq,  # uid 7, output, BFLOAT16
+    void* dk,  # uid 8, output, BFLOAT16
+    void* dv,  # uid 9, output, BFLOAT16
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[9]
-    slots[0] = q  # uid 1
-    slots[1] = k  # uid 2
-    slots[2] = v  # uid 3
-    slots[3] = o  # uid 4
-    slots[4] = do  # uid 5
-    slots[5] = stats  # uid 6
-    slots[6] = dq  # uid 7
-    slots[7] = dk  # uid 8
-    slots[8] = dv  # uid 9
+    cdef void** slots = [q, k, v, o, do, stats, dq, dk, dv]
     return execute_plan(_graph, slots, workspace, stream)
 
 
 def execute(
-    q_ptr,
-    k_ptr,
-    v_ptr,
-    o_ptr,
-    do_ptr,
-    stats_ptr,
-    dq_ptr,
-    dk_ptr,
-    dv_ptr,
-    workspace_ptr=0,
+    q_ptr, k_ptr, v_ptr, o_ptr, do_ptr, stats_ptr, dq_ptr, dk_ptr, dv_ptr, workspace_ptr=0,
     stream=0,
 ):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* q = address(q_ptr, "q_ptr")
-    cdef void* k = address(k_ptr, "k_ptr")
-    cdef void* v = address(v_ptr, "v_ptr")
-    cdef void* o = address(o_ptr, "o_ptr")
-    cdef void* do = address(do_ptr, "do_ptr")
-    cdef void* stats = address(stats_ptr, "stats_ptr")
-    cdef void* dq = address(dq_ptr, "dq_ptr")
-    cdef void* dk = address(dk_ptr, "dk_ptr")
-    cdef void* dv = address(dv_ptr, "dv_ptr")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        q,
-        k,
-        v,
-        o,
-        do,
-        stats,
-        dq,
-        dk,
-        dv,
-        workspace,
-        queue,
+        address(q_ptr, "q_ptr"), address(k_ptr, "k_ptr"), address(v_ptr, "v_ptr"),
+        address(o_ptr, "o_ptr"), address(do_ptr, "do_ptr"), address(stats_ptr, "stats_ptr"),
+        address(dq_ptr, "dq_ptr"), address(dk_ptr, "dk_ptr"), address(dv_ptr, "dv_ptr"),
+        address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
 def run(
-    q,
-    k,
-    v,
-    o,
-    do,
-    stats,
-    dq=None,
-    dk=None,
-    dv=None,
-    *,
-    workspace=None,
-    stream=None,
-    check=True,
+    q, k, v, o, do, stats, dq=None, dk=None, dv=None, *, workspace=None, stream=None, check=True,
 ):
-    """Enqueue the graph on tensors, each of them checked first.
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    q: input, BFLOAT16 [2, 8, 256, 64], strides [131072, 16384, 64, 1], aligned to 16 bytes
-    k: input, BFLOAT16 [2, 2, 512, 64], strides [65536, 32768, 64, 1], aligned to 16 bytes
-    v: input, BFLOAT16 [2, 2, 512, 64], strides [65536, 32768, 64, 1], aligned to 16 bytes
-    o: input, BFLOAT16 [2, 8, 256, 64], strides [131072, 16384, 64, 1], aligned to 16 bytes
-    do: input, BFLOAT16 [2, 8, 256, 64], strides [131072, 16384, 64, 1], aligned to 16 bytes
-    stats: input, FLOAT [2, 8, 256, 1], strides [2048, 256, 1, 1], aligned to 16 bytes
-    dq: output, BFLOAT16 [2, 8, 256, 64], strides [131072, 16384, 64, 1], aligned to 16 bytes
-    dk: output, BFLOAT16 [2, 2, 512, 64], strides [65536, 32768, 64, 1], aligned to 16 bytes
-    dv: output, BFLOAT16 [2, 2, 512, 64], strides [65536, 32768, 64, 1], aligned to 16 bytes
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns dq, dk, dv: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
-    cdef PyObject* given[9]
+    cdef PyObject** given = [
+        <PyObject*>q, <PyObject*>k, <PyObject*>v, <PyObject*>o, <PyObject*>do, <PyObject*>stats,
+        <PyObject*>dq, <PyObject*>dk, <PyObject*>dv,
+    ]
     cdef void* slots[9]
-    given[0] = <PyObject*>q
-    given[1] = <PyObject*>k
-    given[2] = <PyObject*>v
-    given[3] = <PyObject*>o
-    given[4] = <PyObject*>do
-    given[5] = <PyObject*>stats
-    given[6] = <PyObject*>dq
-    given[7] = <PyObject*>dk
-    given[8] = <PyObject*>dv
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"alibi_mask":false,"attn_scale_va'
-    b'lue":"3E000000","diagonal_alignment":"TOP_LEFT","dropout_probability":null,"inputs":{"K":'
-    b'2,"O":4,"Q":1,"Stats":6,"V":3,"dO":5},"is_deterministic_algorithm":false,"left_bound":nul'
-    b'l,"max_total_seq_len_kv":null,"max_total_seq_len_q":null,"name":"sdpa","outputs":{"dK":8,'
-    b'"dQ":7,"dV":9},"padding_mask":false,"right_bound":null,"tag":"SDPA_BWD"}],"tensors":[{"da'
-    b'ta_type":"BFLOAT16","dim":[2,8,256,64],"name":"Q","stride":[131072,16384,64,1],"uid":1},{'
-    b'"data_type":"BFLOAT16","dim":[2,2,512,64],"name":"K","stride":[65536,32768,64,1],"uid":2}'
-    b',{"data_type":"BFLOAT16","dim":[2,2,512,64],"name":"V","stride":[65536,32768,64,1],"uid":'
-    b'3},{"data_type":"BFLOAT16","dim":[2,8,256,64],"name":"O","stride":[131072,16384,64,1],"ui'
-    b'd":4},{"data_type":"BFLOAT16","dim":[2,8,256,64],"name":"dO","stride":[131072,16384,64,1]'
-    b',"uid":5},{"data_type":"FLOAT","dim":[2,8,256,1],"name":"stats","stride":[2048,256,1,1],"'
-    b'uid":6},{"data_type":"BFLOAT16","dim":[2,8,256,64],"name":"dQ","stride":[131072,16384,64,'
-    b'1],"uid":7},{"data_type":"BFLOAT16","dim":[2,2,512,64],"name":"dK","stride":[65536,32768,'
-    b'64,1],"uid":8},{"data_type":"BFLOAT16","dim":[2,2,512,64],"name":"dV","stride":[65536,327'
-    b'68,64,1],"uid":9}]}'
-)
-_PLANS = ()
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+        b'eNq1lU1P20AQhg2FAmoPVX8B2lMOLvJH7ASfAAGHBjVEoPSA0GqTdcI2/op3nYJQpP7zdnaDnQRiYUWND5PszOz7z'
+        b'OxO4tqOpmnZIRjDttyBSwxnUHddw6FNiwxMw6QNYg0s07RrkKPNzJY0n/Jlpd3ZV0jiNCG4R/qj3ySlR794HGWfpV'
+        b'ukWV9kqX84sZR2tg/m5vz6FJ/9PK8dSJA0TMV2wYxxAnvksqPWLEoyoXadXV61T29Ntyb7YtvSSDfTIJmdSCUV0LR'
+        b'tMCcvPiXMvoD5MQNt56BRAWq9D1IGhJdBW2D+lIE+5KBJAepuBLSTg+IC1N7I0UnN7CMYOiNJHboZlKRkB2qAiOCK'
+        b'tpuvFoDym+KtpG3NafuLvje0vaKx8byxjvLEmfi/ne0XrNGc1arAWmMyDgrWZM7qboRVU+MunWN1K0lAWMT+wjOPj'
+        b'Eojk9JIvDKiGlkdWh6TlRvH5aFReehNjZpqXlr+HULPqB9Hwn8UyJNfQzheH1MiCBZPiY88pI4Z6YhBVhr6lJGyhH'
+        b'jJnd8PRHiI+3EWAeKbOdWR/JvFEz/lLI4g0ToyICeKqc+Rd/eMSMB6DIeEj5A3IAH3dUSEiDDvk8DHExJkUt6+MNQ'
+        b'DW6GkYRyRAMPOYRT6EoRu29f46uJSFkbTOIHBwUka90iPBUw8IS/KgkA2Bf1y2XoLeZaO2sir66iDPFNHN/I6kOfq'
+        b'qIs8G2Qg6ED5jGPqy7OAE+WC9QE7jFMmHsKi3sAfCNyDlmkOCskjFrGAIrk/xoEf4dGkPDbOQxEJZbPyNQWNzKZfl'
+        b'Uuh3ibUBKU24AMqPIbSEkIpi4bLh5ey4cOragQZgmr+PkPTe3D5EY/T2Q2UXCNl0OGdpTd1y3F1t35f1NeRlyxSRm'
+        b'FxZ9qm0bB007WbdcjSTcjLGLDh7t/VtnTHtJa0W4varuPYrm5bDbe5JG2tJd2tIm1XkH57Iu1KJ1JfS5tWE3dei+c'
+        b'/1GVlcy6s/oAWtS2j/pI0l3XXq7naiDTWukdaaUaa62lXGpLj6f30H/IlifY='
+    )

@@ -4,8 +4,8 @@
 # What `enqueue` takes as `overrides` for an Overrides, which must live on, or for None.
 cdef void* override_values(object overrides) except? NULL
 
-# Enqueue the graph from Cython, without Python objects or the GIL. `workspace` may be NULL (a block
-# of the runtime's own), `stream` is a cudaStream_t.
+# Enqueue from Cython, without Python objects or the GIL. `workspace` may be NULL (a block of the
+# runtime's own), `stream` is a cudaStream_t.
 cdef int enqueue(
     void* q,  # uid 1, input, BFLOAT16
     void* k,  # uid 2, input, BFLOAT16

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, Literal, final, overload
 
+from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, Stream, Tensor
-from cudnn_bindgen.runtime.metadata import Operand
 from typing_extensions import Never, TypeVar
 
 FINGERPRINT: Final[str]

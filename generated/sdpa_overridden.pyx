@@ -2,1324 +2,429 @@
 # Graph 14f668fdd8f47e60bb25501e6b53c72a
 # From sdpa_override.plan
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """SDPA.
 
-slot  uid  argument   name         role    data type  dim          stride
-0     1    q_ptr      tensor_0     input   BFLOAT16   2,8,256,128  262144,32768,128,1
-1     2    k_ptr      tensor_1     input   BFLOAT16   2,8,256,128  262144,32768,128,1
-2     3    v_ptr      tensor_2     input   BFLOAT16   2,8,256,128  262144,32768,128,1
-3     4    o_ptr      sdpa::O      output  BFLOAT16   2,8,256,128  262144,32768,128,1
-4     5    stats_ptr  sdpa::Stats  output  FLOAT      2,8,256,1    2048,256,1,1
+slot  uid  argument   role    data type  dim          stride              align  layout  name
+0     1    q_ptr      input   BFLOAT16   2,8,256,128  262144,32768,128,1  16     plain   tensor_0
+1     2    k_ptr      input   BFLOAT16   2,8,256,128  262144,32768,128,1  16     plain   tensor_1
+2     3    v_ptr      input   BFLOAT16   2,8,256,128  262144,32768,128,1  16     plain   tensor_2
+3     4    o_ptr      output  BFLOAT16   2,8,256,128  262144,32768,128,1  16     plain   sdpa::O
+4     5    stats_ptr  output  FLOAT      2,8,256,1    2048,256,1,1        16     plain   sdpa::Stats
 
+Plan for SM 90, 132 multiprocessors, cuDNN 9.27.0: engine 9 KERNEL_CFG=1 STREAM_K=0 TILE_CGA_M=0
+TILE_M=3 TILE_N=2.
+Overrides: dims are at most the declared ones.
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
-cimport cython
-
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_overridden, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, overridden_workspace_size, register_graph,
-    replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.overrides cimport (
-    copy_overrides, equal_overrides, free_overrides, hash_overrides, make_overrides,
-    override_operand, override_slot, override_symbols, refuse_overrides,
-    register_overrides, reset_overrides, set_record_capacity, show_overrides,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing, policy_number
+from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.graph cimport execute_overridden, graph_of
+from cudnn_bindgen.runtime.overrides cimport override_slot, override_symbols, values_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
+from cudnn_bindgen.runtime.overrides import Overrides as _Overrides
 
-FINGERPRINT = "14f668fdd8f47e60bb25501e6b53c72a"
-GRAPH = {
-    "source": "sdpa_override.plan",
-    "dialect": "plan",
-    "nodes": ("SDPA",),
-    "is_override_shape_enabled": True,
-    "plans": (
-        (90, 132, 92700, "engine 9 KERNEL_CFG=1 STREAM_K=0 TILE_CGA_M=0 TILE_M=3 TILE_N=2"),
-    ),
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "q_ptr", "tensor_0", "input", "BFLOAT16", (2, 8, 256, 128), (262144, 32768, 128, 1), 16),
-    Operand(2, "k_ptr", "tensor_1", "input", "BFLOAT16", (2, 8, 256, 128), (262144, 32768, 128, 1), 16),
-    Operand(3, "v_ptr", "tensor_2", "input", "BFLOAT16", (2, 8, 256, 128), (262144, 32768, 128, 1), 16),
-    Operand(4, "o_ptr", "sdpa::O", "output", "BFLOAT16", (2, 8, 256, 128), (262144, 32768, 128, 1), 16),
-    Operand(5, "stats_ptr", "sdpa::Stats", "output", "FLOAT", (2, 8, 256, 1), (2048, 256, 1, 1), 16),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("q", "plain", -1),
-    ("k", "plain", -1),
-    ("v", "plain", -1),
-    ("o", "plain", -1),
-    ("stats", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ()
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
-@cython.final
-cdef class Overrides:
-    """Shapes and strides for a call, in place of the declared ones. For one thread at a time.
+class Overrides(_Overrides):
+    __doc__ = _Overrides.__doc__
+    __slots__ = ()
+    _binding = _binding
 
-    Axes stand in the graph's order, sizes are in elements. A stride left out follows from the dims
-    inside of it where it is declared so, and is the declared one otherwise.
-    Dims are at most the declared ones.
+    def set_q(self, b, h, s, d, *, stride_b=None, stride_h=None, stride_s=None, stride_d=None):
+        override_slot(self, 0, (b, h, s, d), (stride_b, stride_h, stride_s, stride_d))
 
-    After an error all is as before.
-    """
-    cdef void* values
+    def set_k(self, b, h, s, d, *, stride_b=None, stride_h=None, stride_s=None, stride_d=None):
+        override_slot(self, 1, (b, h, s, d), (stride_b, stride_h, stride_s, stride_d))
 
-    def __cinit__(self):
-        self.values = make_overrides(_graph)
+    def set_v(self, b, h, s, d, *, stride_b=None, stride_h=None, stride_s=None, stride_d=None):
+        override_slot(self, 2, (b, h, s, d), (stride_b, stride_h, stride_s, stride_d))
 
-    def __init__(self):
-        """Override nothing; refuses arguments, which __cinit__ alone would ignore."""
+    def set_o(self, b, h, s, d, *, stride_b=None, stride_h=None, stride_s=None, stride_d=None):
+        override_slot(self, 3, (b, h, s, d), (stride_b, stride_h, stride_s, stride_d))
 
-    def __dealloc__(self):
-        free_overrides(self.values)
+    def set_stats(self, b, h, s, d, *, stride_b=None, stride_h=None, stride_s=None, stride_d=None):
+        override_slot(self, 4, (b, h, s, d), (stride_b, stride_h, stride_s, stride_d))
 
-    def set_q(
-        self, b, h, s, d, *,
-        stride_b=None, stride_h=None, stride_s=None, stride_d=None,
-    ):
-        """Override q (uid 1).
-
-        Declared 2,8,256,128 with strides 262144,32768,128,1.
-        """
-        override_slot(self.values, 0, (b, h, s, d,), (
-            stride_b, stride_h, stride_s, stride_d,
-        ))
-
-    def set_k(
-        self, b, h, s, d, *,
-        stride_b=None, stride_h=None, stride_s=None, stride_d=None,
-    ):
-        """Override k (uid 2).
-
-        Declared 2,8,256,128 with strides 262144,32768,128,1.
-        """
-        override_slot(self.values, 1, (b, h, s, d,), (
-            stride_b, stride_h, stride_s, stride_d,
-        ))
-
-    def set_v(
-        self, b, h, s, d, *,
-        stride_b=None, stride_h=None, stride_s=None, stride_d=None,
-    ):
-        """Override v (uid 3).
-
-        Declared 2,8,256,128 with strides 262144,32768,128,1.
-        """
-        override_slot(self.values, 2, (b, h, s, d,), (
-            stride_b, stride_h, stride_s, stride_d,
-        ))
-
-    def set_o(
-        self, b, h, s, d, *,
-        stride_b=None, stride_h=None, stride_s=None, stride_d=None,
-    ):
-        """Override o (uid 4).
-
-        Declared 2,8,256,128 with strides 262144,32768,128,1.
-        """
-        override_slot(self.values, 3, (b, h, s, d,), (
-            stride_b, stride_h, stride_s, stride_d,
-        ))
-
-    def set_stats(
-        self, b, h, s, d, *,
-        stride_b=None, stride_h=None, stride_s=None, stride_d=None,
-    ):
-        """Override stats (uid 5).
-
-        Declared 2,8,256,1 with strides 2048,256,1,1.
-        """
-        override_slot(self.values, 4, (b, h, s, d,), (
-            stride_b, stride_h, stride_s, stride_d,
-        ))
-
-    def override(self, operand, dim, stride=None):
-        """Override an operand, by name or uid; `stride` is None or a sequence, None for an axis."""
-        override_operand(self.values, operand, dim, stride)
-
-    def set(
-        self, *,
-        B=None, S_q=None, S_kv=None,
-    ):
+    def set(self, *, B=None, S_q=None, S_kv=None):
         """Set every dim that follows a symbol, and the strides of those operands.
 
         B: q.b, k.b, v.b, o.b, stats.b; strides as declared.
         S_q: q.s, o.s, stats.s; strides as declared.
         S_kv: k.s, v.s; strides as declared.
         """
-        override_symbols(self.values, (
-            B, S_q, S_kv,
-        ))
-
-    def reset(self):
-        """Override nothing any more."""
-        reset_overrides(self.values)
-
-    def copy(self):
-        """Return others with the same values."""
-        cdef Overrides other = Overrides()
-        free_overrides(other.values)
-        other.values = copy_overrides(self.values)
-        return other
-
-    def __eq__(self, other):
-        if not isinstance(other, Overrides):
-            return NotImplemented
-        return equal_overrides(self.values, (<Overrides>other).values)
-
-    def __hash__(self):
-        return hash_overrides(self.values)
-
-    def __repr__(self):
-        return show_overrides(self.values)
+        override_symbols(self, (B, S_q, S_kv))
 
 
 cdef void* override_values(object overrides) except? NULL:
-    """What `enqueue` takes for an Overrides of this module, or for None."""
-    if overrides is None:
-        return NULL
-    if not isinstance(overrides, Overrides):
-        refuse_overrides(__name__, overrides)
-    return (<Overrides>overrides).values
+    return values_of(_graph, overrides)
+
 
 cdef int enqueue(
-    void* q,
-    void* k,
-    void* v,
-    void* o,
-    void* stats,
+    void* q,  # uid 1, input, BFLOAT16
+    void* k,  # uid 2, input, BFLOAT16
+    void* v,  # uid 3, input, BFLOAT16
+    void* o,  # uid 4, output, BFLOAT16
+    void* stats,  # uid 5, output, FLOAT
     void* overrides,
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[5]
-    slots[0] = q  # uid 1
-    slots[1] = k  # uid 2
-    slots[2] = v  # uid 3
-    slots[3] = o  # uid 4
-    slots[4] = stats  # uid 5
+    cdef void** slots = [q, k, v, o, stats]
     return execute_overridden(_graph, slots, overrides, workspace, stream)
 
 
-def execute(
-    q_ptr,
-    k_ptr,
-    v_ptr,
-    o_ptr,
-    stats_ptr,
-    workspace_ptr=0,
-    stream=0,
-    overrides=None,
-):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size(overrides) bytes; 0 takes a block of the
-    runtime's own.
-    """
-    cdef void* q = address(q_ptr, "q_ptr")
-    cdef void* k = address(k_ptr, "k_ptr")
-    cdef void* v = address(v_ptr, "v_ptr")
-    cdef void* o = address(o_ptr, "o_ptr")
-    cdef void* stats = address(stats_ptr, "stats_ptr")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+def execute(q_ptr, k_ptr, v_ptr, o_ptr, stats_ptr, workspace_ptr=0, stream=0, overrides=None):
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        q,
-        k,
-        v,
-        o,
-        stats,
-        override_values(overrides),
-        workspace,
-        queue,
+        address(q_ptr, "q_ptr"), address(k_ptr, "k_ptr"), address(v_ptr, "v_ptr"),
+        address(o_ptr, "o_ptr"), address(stats_ptr, "stats_ptr"), override_values(overrides),
+        address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
-def run(
-    q,
-    k,
-    v,
-    o=None,
-    stats=None,
-    *,
-    workspace=None,
-    stream=None,
-    check=True,
-    overrides=None,
-):
-    """Enqueue the graph on tensors, each of them checked first.
+def run(q, k, v, o=None, stats=None, *, workspace=None, stream=None, check=True, overrides=None):
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    q: input, BFLOAT16 [2, 8, 256, 128], strides [262144, 32768, 128, 1], aligned to 16 bytes
-    k: input, BFLOAT16 [2, 8, 256, 128], strides [262144, 32768, 128, 1], aligned to 16 bytes
-    v: input, BFLOAT16 [2, 8, 256, 128], strides [262144, 32768, 128, 1], aligned to 16 bytes
-    o: output, BFLOAT16 [2, 8, 256, 128], strides [262144, 32768, 128, 1], aligned to 16 bytes
-    stats: output, FLOAT [2, 8, 256, 1], strides [2048, 256, 1, 1], aligned to 16 bytes
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    overrides: Overrides whose dims and strides stand in for those above; None: none
-    Returns o, stats: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
-    cdef PyObject* given[5]
+    cdef PyObject** given = [
+        <PyObject*>q, <PyObject*>k, <PyObject*>v, <PyObject*>o, <PyObject*>stats,
+    ]
     cdef void* slots[5]
-    given[0] = <PyObject*>q
-    given[1] = <PyObject*>k
-    given[2] = <PyObject*>v
-    given[3] = <PyObject*>o
-    given[4] = <PyObject*>stats
     return run_tensors(
         _graph, given, slots, workspace, stream, flag(check, "check"), override_values(overrides))
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0, overrides=None):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream, overrides)
-
-
-def workspace_size(overrides=None):
-    """Bytes of workspace that a call on the current device needs; loads the plan.
-
-    Before cuDNN 9.23 nobody can tell what `overrides` change: the plan's own size.
-    """
-    return overridden_workspace_size(_graph, override_values(overrides))
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the embedded plans, or those of a file (bytes or path); reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy, records=None):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record".
-
-    `records` is for how many different overrides a stream keeps a record; 64 until set.
-    """
-    policy_number(policy)  # where either is wrong, neither is set
-    if records is not None:
-        set_record_capacity(_graph, records)
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","is_override_shape_enabled":true,"sm_count":-1},"json_version":"2.0","nodes":[{'
-    b'"alibi_mask":false,"attn_scale_value":"3DB504F3","compute_data_type":"FLOAT","diagonal_al'
-    b'ignment":"TOP_LEFT","dropout_probability":null,"generate_stats":true,"implementation":"UN'
-    b'IFIED","inputs":{"Attn_scale":6,"K":2,"Q":1,"V":3},"is_mxfp8":false,"left_bound":null,"ma'
-    b'x_seq_len_kv":null,"max_total_seq_len_kv":null,"max_total_seq_len_q":null,"mma_core_mode"'
-    b':"HALF","name":"sdpa","outputs":{"O":4,"Stats":5},"padding_mask":false,"right_bound":0,"s'
-    b'tats_use_log2":false,"tag":"SDPA","unfuse_fma":false}],"tensors":[{"data_type":"BFLOAT16"'
-    b',"dim":[2,8,256,128],"name":"tensor_0","stride":[262144,32768,128,1],"uid":1},{"data_type'
-    b'":"BFLOAT16","dim":[2,8,256,128],"name":"tensor_1","stride":[262144,32768,128,1],"uid":2}'
-    b',{"data_type":"BFLOAT16","dim":[2,8,256,128],"name":"tensor_2","stride":[262144,32768,128'
-    b',1],"uid":3},{"data_type":"BFLOAT16","dim":[2,8,256,128],"name":"sdpa::O","stride":[26214'
-    b'4,32768,128,1],"uid":4},{"data_type":"FLOAT","dim":[2,8,256,1],"name":"sdpa::Stats","stri'
-    b'de":[2048,256,1,1],"uid":5},{"data_type":"FLOAT","dim":[1],"is_pass_by_value":true,"pass_'
-    b'by_value":{"index":3,"value":"3DB504F3"},"stride":[1],"uid":6}]}'
-)
-# For the runtime to hand to cuDNN.
-_PLANS = (
-    PlanParts(
-        fingerprint=FINGERPRINT,
-        cudnn_version=92700,
-        sm=90,
-        sm_count=132,
-        uids=(1, 2, 3, 4, 5),
-        constants=(
-            (6, b"\xf3\x04\xb5\x3d"),  # FLOAT 0.0883883461356163
-            (7, b"\x00\x00\x80\xff"),  # FLOAT -inf
-        ),
-        workspace_parts=(),
-        replacements=(),
-        dropped=(),
-        workspace_size=0,
-        text=(
-            b'{"cudnnVersion":92700,"schemaVersion":4,"operationGraph":{"finalizeMode":"UNIFIED_SDP'
-            b'A_FWD","tensors":[{"name":"1","dataType":"CUDNN_DATA_BFLOAT16","dim":[2,8,256,128],"s'
-            b'tride":[262144,32768,128,1],"isVirtual":false,"isByValue":false,"vectCount":1,"vectDi'
-            b'm":-1,"ptrAlignment":16,"reordering":"CUDNN_TENSOR_REORDERING_NONE"},{"name":"2","dat'
-            b'aType":"CUDNN_DATA_BFLOAT16","dim":[2,8,256,128],"stride":[262144,32768,128,1],"isVir'
-            b'tual":false,"isByValue":false,"vectCount":1,"vectDim":-1,"ptrAlignment":16,"reorderin'
-            b'g":"CUDNN_TENSOR_REORDERING_NONE"},{"name":"3","dataType":"CUDNN_DATA_BFLOAT16","dim"'
-            b':[2,8,256,128],"stride":[262144,32768,128,1],"isVirtual":false,"isByValue":false,"vec'
-            b'tCount":1,"vectDim":-1,"ptrAlignment":16,"reordering":"CUDNN_TENSOR_REORDERING_NONE"}'
-            b',{"name":"4","dataType":"CUDNN_DATA_BFLOAT16","dim":[2,8,256,128],"stride":[262144,32'
-            b'768,128,1],"isVirtual":false,"isByValue":false,"vectCount":1,"vectDim":-1,"ptrAlignme'
-            b'nt":16,"reordering":"CUDNN_TENSOR_REORDERING_NONE"},{"name":"5","dataType":"CUDNN_DAT'
-            b'A_FLOAT","dim":[2,8,256,1],"stride":[2048,256,1,1],"isVirtual":false,"isByValue":fals'
-            b'e,"vectCount":1,"vectDim":-1,"ptrAlignment":16,"reordering":"CUDNN_TENSOR_REORDERING_'
-            b'NONE"},{"name":"6","dataType":"CUDNN_DATA_FLOAT","dim":[1],"stride":[1],"isVirtual":f'
-            b'alse,"isByValue":true,"vectCount":1,"vectDim":-1,"ptrAlignment":16,"reordering":"CUDN'
-            b'N_TENSOR_REORDERING_NONE"},{"name":"10","dataType":"CUDNN_DATA_FLOAT","dim":[2,8,256,'
-            b'256],"stride":[524288,65536,256,1],"isVirtual":true,"isByValue":false,"vectCount":1,"'
-            b'vectDim":-1,"ptrAlignment":16,"reordering":"CUDNN_TENSOR_REORDERING_NONE"},{"name":"1'
-            b'1","dataType":"CUDNN_DATA_FLOAT","dim":[2,8,256,256],"stride":[524288,65536,256,1],"i'
-            b'sVirtual":true,"isByValue":false,"vectCount":1,"vectDim":-1,"ptrAlignment":16,"reorde'
-            b'ring":"CUDNN_TENSOR_REORDERING_NONE"}],"nodes":[{"operation":"CUDNN_BACKEND_OPERATION'
-            b'_SDPA_FWD_DESCRIPTOR","Q":"1","K":"2","V":"3","O":"4","scale":"6","subgraph":{"finali'
-            b'zeMode":"GENERIC_POINTWISE_FUSION","tensors":[{"name":"7","dataType":"CUDNN_DATA_FLOA'
-            b'T","dim":[1,1,1,1],"stride":[1,1,1,1],"isVirtual":false,"isByValue":true,"vectCount":'
-            b'1,"vectDim":-1,"ptrAlignment":16,"reordering":"CUDNN_TENSOR_REORDERING_NONE"},{"name"'
-            b':"8","dataType":"CUDNN_DATA_FLOAT","dim":[2,8,256,256],"stride":[524288,65536,256,1],'
-            b'"isVirtual":true,"isByValue":false,"vectCount":1,"vectDim":-1,"ptrAlignment":16,"reor'
-            b'dering":"CUDNN_TENSOR_REORDERING_NONE"},{"name":"9","dataType":"CUDNN_DATA_FLOAT","di'
-            b'm":[2,8,256,256],"stride":[524288,65536,256,1],"isVirtual":true,"isByValue":false,"ve'
-            b'ctCount":1,"vectDim":-1,"ptrAlignment":16,"reordering":"CUDNN_TENSOR_REORDERING_NONE"'
-            b'}],"nodes":[{"operation":"CUDNN_BACKEND_OPERATION_DIAGONAL_BAND_MASK_DESCRIPTOR","X":'
-            b'"8","B":"7","Y":"9","comparisonMode":"CUDNN_POINTWISE_CMP_GE"}]},"subgraphInputUid":8'
-            b',"subgraphOutputUid":9,"softmax":{"operation":"CUDNN_BACKEND_OPERATION_SOFTMAX_DESCRI'
-            b'PTOR","X":"10","Y":"11","statsDesc":"5"}}],"isOverrideShapeEnabled":true},"GPUProfile'
-            b'":{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock'
-            b'":65536,"multiProcessorCount":132,"smCountOrigin":0,"warpSize":32,"maxSharedMemoryPer'
-            b'Block":49152,"maxSharedMemoryPerBlockOptin":232448,"oversizedSharedMemoryPerBlock":0,'
-            b'"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxT'
-            b'hreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":6,"isTccDriver":0,"supportC'
-            b'oopLaunch":1,"totalGlobalMem":150109880320,"smClockRateKHz":1980000,"memClockRateKHz"'
-            b':3201000,"memoryBusWidth":6016,"l2CacheSize":62914560,"cudaDeviceId":0,"deviceVer":90'
-            b'0,"driverVer":13000,"deviceName":"NVIDIA H200"},"engine":{"engineId":9,"smVersion":90'
-            b'0,"knobChoices":{"CUDNN_KNOB_TYPE_KERNEL_CFG":1,"CUDNN_KNOB_TYPE_TILE_CGA_M":0,"CUDNN'
-            b'_KNOB_TYPE_STREAM_K":0,"CUDNN_KNOB_TYPE_TILE_M":3,"CUDNN_KNOB_TYPE_TILE_N":2},"payloa'
-            b'd":{"kernels":[{"kernelName":"cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma'
-            b'_f16_knob_1_64x128x128_4x1x1_cga1x1x1_kernel0_0","kernelParams":{"offsets":[{"value":'
-            b'0,"name":"attnDesc"},{"value":40},{"value":44},{"value":56},{"value":72,"uid":2898540'
-            b'878490494980,"update_as":"pointer"},{"value":128,"uid":1,"update_as":"tma_desc"},{"va'
-            b'lue":192,"uid":2,"update_as":"tma_desc"},{"value":256,"uid":6,"size":4,"update_as":"v'
-            b'alue"},{"value":260,"uid":7,"size":4,"update_as":"value"},{"value":264,"uid":5,"updat'
-            b'e_as":"pointer"},{"value":272},{"value":512,"uid":3,"update_as":"tma_desc"},{"value":'
-            b'576,"uid":4,"update_as":"tma_desc"}],"rawData":"AgAAAAgAAAAIAAAACAAAAAABAAAAAQAAgAAAA'
-            b'IAAAAABAAEAAQAAACAAAAAQAAAABAAAAAAAAIACAAAAAQAAAAAAAIAAAAAAaB/y4vx/AAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABAAAAAAAAALJgAAAQAAAAABAAAACAAAAAAAA'
-            b'AAAAAAH8AAAD/AAAABwAAAAEAAAAAAAAAAA4AP38AAAAAAAAAAgAAAAAAAACyYAAAEAAAAAAQAAAAgAAAAAAA'
-            b'AAAAAAB/AAAA/wAAAAcAAAABAAAAAAAAAAAOAD9/AAAAAAAAAIge8uJoIPLiuB7y4vx/AAAEAAAAAAAAAAIAA'
-            b'AAAAAAACAAAAAAAAAAAAQAAAAAAAAEAAAAAAAAAKAAAAAAAAADASsDvVH8AALD/////////CQAAAAAAAABwIP'
-            b'Li/H8AADAf8uL8fwAA9Neq71R/AABAH/Li/H8AAAAIAAAAAAAAAAEAAAAAAAABAAAAAAAAAAAAAAAAAAAASAA'
-            b'AAAAAAACQIPLi/H8AAPjqxhIAAAAAwBbHEgAAAAD4FscSAAAAAMAWxxIAAAAAa7YJx1F/AACgH/Li/H8AAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAADAAAAAAAAALJgAAAQAAAAABAAAACAAAAAA'
-            b'AAAAAAAAH8AAAD/AAAABwAAAAEAAAAAAAAAAA4AP38AAAAAAAAABAAAAAAAAACyYAAAEAAAAAAQAAAAgAAAAA'
-            b'AAAAAAAAB/AAAA/wAAAAcAAAABAAAAAAAAAAAOAD8PAAAAAAAAAA=="},"cubin":"f0VMRgIBAUEIAAAAAAA'
-            b'AAAIAvgABAAAAAAAAAAAAAABwzgAAAAAAADDJAAAAAAAABFoABkAAOAAGAEAAFQABAAAuc2hzdHJ0YWIALnN0'
-            b'cnRhYgAuc3ltdGFiAC5zeW10YWJfc2huZHgALm5vdGUubnYudGtpbmZvAC5ub3RlLm52LmN1aW5mbwAubnYua'
-            b'W5mbwAubnYuY29tcGF0AC50ZXh0LmN1ZG5uX2dlbmVyYXRlZF9mb3J0X25hdGl2ZV9zZHBhX3NtOTBfZmxhc2'
-            b'hfZnByb3Bfd2dtbWFfZjE2X2tub2JfMV82NHgxMjh4MTI4XzR4MXgxX2NnYTF4MXgxX2tlcm5lbDBfMAAubnY'
-            b'uaW5mby5jdWRubl9nZW5lcmF0ZWRfZm9ydF9uYXRpdmVfc2RwYV9zbTkwX2ZsYXNoX2Zwcm9wX3dnbW1hX2Yx'
-            b'Nl9rbm9iXzFfNjR4MTI4eDEyOF80eDF4MV9jZ2ExeDF4MV9rZXJuZWwwXzAALm52LnNoYXJlZC5jdWRubl9nZ'
-            b'W5lcmF0ZWRfZm9ydF9uYXRpdmVfc2RwYV9zbTkwX2ZsYXNoX2Zwcm9wX3dnbW1hX2YxNl9rbm9iXzFfNjR4MT'
-            b'I4eDEyOF80eDF4MV9jZ2ExeDF4MV9rZXJuZWwwXzAALm52LnNoYXJlZC5yZXNlcnZlZC4wAC5udi5nbG9iYWw'
-            b'uaW5pdAAubnYuY29uc3RhbnQ0AAAAAC5udi5nbG9iYWwALnJlbC50ZXh0LmN1ZG5uX2dlbmVyYXRlZF9mb3J0'
-            b'X25hdGl2ZV9zZHBhX3NtOTBfZmxhc2hfZnByb3Bfd2dtbWFfZjE2X2tub2JfMV82NHgxMjh4MTI4XzR4MXgxX'
-            b'2NnYTF4MXgxX2tlcm5lbDBfMAAucmVsYS50ZXh0LmN1ZG5uX2dlbmVyYXRlZF9mb3J0X25hdGl2ZV9zZHBhX3'
-            b'NtOTBfZmxhc2hfZnByb3Bfd2dtbWFfZjE2X2tub2JfMV82NHgxMjh4MTI4XzR4MXgxX2NnYTF4MXgxX2tlcm5'
-            b'lbDBfMAAuZGVidWdfZnJhbWUALnJlbC5udi5jb25zdGFudC5waWMALnJlbGEubnYuY29uc3RhbnQ0AAAAAC5y'
-            b'ZWwuZGVidWdfZnJhbWUALnJlbGEuZGVidWdfZnJhbWUALm52LmNhbGxncmFwaAAubnYucHJvdG90eXBlAC5ud'
-            b'i5jb25zdGFudDAuY3Vkbm5fZ2VuZXJhdGVkX2ZvcnRfbmF0aXZlX3NkcGFfc205MF9mbGFzaF9mcHJvcF93Z2'
-            b'1tYV9mMTZfa25vYl8xXzY0eDEyOHgxMjhfNHgxeDFfY2dhMXgxeDFfa2VybmVsMF8wAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAC5zaHN0c'
-            b'nRhYgAuc3RydGFiAC5zeW10YWIALnN5bXRhYl9zaG5keAAubm90ZS5udi50a2luZm8ALm5vdGUubnYuY3Vpbm'
-            b'ZvAC5udi5pbmZvAC5udi5jb21wYXQALnRleHQuY3Vkbm5fZ2VuZXJhdGVkX2ZvcnRfbmF0aXZlX3NkcGFfc20'
-            b'5MF9mbGFzaF9mcHJvcF93Z21tYV9mMTZfa25vYl8xXzY0eDEyOHgxMjhfNHgxeDFfY2dhMXgxeDFfa2VybmVs'
-            b'MF8wAC5udi5pbmZvLmN1ZG5uX2dlbmVyYXRlZF9mb3J0X25hdGl2ZV9zZHBhX3NtOTBfZmxhc2hfZnByb3Bfd'
-            b'2dtbWFfZjE2X2tub2JfMV82NHgxMjh4MTI4XzR4MXgxX2NnYTF4MXgxX2tlcm5lbDBfMAAubnYuc2hhcmVkLm'
-            b'N1ZG5uX2dlbmVyYXRlZF9mb3J0X25hdGl2ZV9zZHBhX3NtOTBfZmxhc2hfZnByb3Bfd2dtbWFfZjE2X2tub2J'
-            b'fMV82NHgxMjh4MTI4XzR4MXgxX2NnYTF4MXgxX2tlcm5lbDBfMAAubnYuc2hhcmVkLnJlc2VydmVkLjAALm52'
-            b'Lmdsb2JhbC5pbml0AFRIUkVBRFNfUEVSX1dBUlBfMAAubnYuY29uc3RhbnQ0AAAAAFdBUlBTX1BFUl9HUk9VU'
-            b'F8wAFRIUkVBRFNfUEVSX1dBUlBfR1JPVVBfMABCSVRTX1BFUl9SRUdJU1RFUl8wAEJZVEVTX1BFUl9SRUdJU1'
-            b'RFUl8wAFRIUkVBRFNfUEVSX0dST1VQXzAAQllURVNfUEVSX0JBTktfMQBCSVRTX1BFUl9FTEVNRU5UXzEARUx'
-            b'FTVNfUEVSX0JBTktfMQBCWVRFU19QRVJfRUxFTUVOVF8xAEJZVEVTX1BFUl9GUDE2XzEARUxFTVNfUEVSX1ZF'
-            b'Q1RPUl8xAEJJVFNfUEVSX0FDQ18xAEJZVEVTX1BFUl9BQ0NfMQBUSUxFX01fMQBUSUxFX05fMQBUSUxFX0tfM'
-            b'QBUSUxFX09fMQBUSUxFX1ZfMQBUSUxFX0RWXzEAV0FSUF9USUxFX01fMQBXQVJQX1RJTEVfTl8xAFdBUlBfVE'
-            b'lMRV9LXzEAV0FSUFNfTV8xAFdBUlBTX05fMQBXQVJQU19LXzEAU1RBR0VTXzEAR1JPVVBTX01fMQBHTU1BX1R'
-            b'JTEVfTV8xAEdNTUFfVElMRV9LXzEAV0FSUF9USUxFU19NXzEAV0FSUF9USUxFU19OXzEAV0FSUF9USUxFU19L'
-            b'XzEAV0FSUF9SRUdTXzEAUkVHU19NXzEAUkVHU19OXzEAUkVHU19LXzEAUkVHU19LX0ZPUl9EUF8xAFJFR1NfZ'
-            b'FFfMQBSRUdTX09fMQBDR0FfTV8xAENHQV9OXzEAQ1RBX01NQV8xAE1fVElMRVNfUEVSX09VVFBVVF9USUxFXz'
-            b'EATl9USUxFU19QRVJfT1VUUFVUX1RJTEVfMQBDVEFfVElMRV9NXzEAQ1RBX1RJTEVfTl8xAENUQV9USUxFX0t'
-            b'fMQBCVUZGRVJTX1FfMQBCVUZGRVJTX0tfMQBCVUZGRVJTX1ZfMQBCVUZGRVJTX09fMQBCVUZGRVJTX0RfMQBT'
-            b'TUVNX1FfMQBTTUVNX0tfMQBTTUVNX1ZfMQBTTUVNX1BBR0VfVEFCTEVfMQBTTUVNX09GRlNFVF9RXzEAU01FT'
-            b'V9PRkZTRVRfS18xAFNNRU1fT0ZGU0VUX1ZfMQBTTUVNX09GRlNFVF9PXzEAU01FTV9PRkZTRVRfRF8xAFNNRU'
-            b'1fT0ZGU0VUX0JBTkRfQklBU18xAFRIUkVBRFNfT05fVElMRV9CQVJSSUVSXzEAVElMRV9JRF9TWU5DXzJfQkF'
-            b'SUklFUl8xAFRJTEVfSURfU1lOQ18zX0JBUlJJRVJfMQBTT0ZUTUFYXzFfQkFSUklFUl8xAFNPRlRNQVhfMl9C'
-            b'QVJSSUVSXzEATUFUSF9XT1JLR1JPVVBfMQBUTUFfU1lOQ19CQVJSSUVSXzEAQllURVNfUEVSX0dNTUFfS18xA'
-            b'EJZVEVTX1BFUl9HTU1BX0tfTk9fNExTQl8xAEJZVEVTX1BFUl9HTU1BX0tfVFJBTlNfMQBCWVRFU19QRVJfR0'
-            b'1NQV9LX05PXzRMU0JfVFJBTlNfMQBHTU1BX0RFU0NSSVBUT1JfU1dJWlpMRV9NT0RFX0JJVFNfMQBHTU1BX0R'
-            b'FU0NSSVBUT1JfU1dJWlpMRV9NT0RFX1NISUZUXzEAR01NQV9ERVNDUklQVE9SX1NXSVpaTEVfTU9ERV9WQUxV'
-            b'RV9RXzEAR01NQV9ERVNDUklQVE9SX1NXSVpaTEVfTU9ERV9JTl9CSVRfTE9DQVRJT05fUV8xAEdNTUFfREVTQ'
-            b'1JJUFRPUl9TV0laWkxFX01PREVfVkFMVUVfS18xAEdNTUFfREVTQ1JJUFRPUl9TV0laWkxFX01PREVfSU5fQk'
-            b'lUX0xPQ0FUSU9OX0tfMQBHTU1BX0RFU0NSSVBUT1JfU1dJWlpMRV9NT0RFX1ZBTFVFX1ZfMQBHTU1BX0RFU0N'
-            b'SSVBUT1JfU1dJWlpMRV9NT0RFX0lOX0JJVF9MT0NBVElPTl9WXzEAR01NQV9ERVNDUklQVE9SX1NUUklERV9C'
-            b'WVRFX09GRlNFVF9TSElGVF8xAEJZVEVTX1BFUl9MRUFESU5HX0RJTV8xAFNUUklERV9CWVRFX09GRlNFVF9RX'
-            b'zEAR01NQV9ERVNDUklQVE9SX1NUUklERV9CWVRFX09GRlNFVF9JTl9CSVRfTE9DQVRJT05fUV8xAFNUUklERV'
-            b'9CWVRFX09GRlNFVF9LXzEAR01NQV9ERVNDUklQVE9SX1NUUklERV9CWVRFX09GRlNFVF9JTl9CSVRfTE9DQVR'
-            b'JT05fS18xAFNUUklERV9CWVRFX09GRlNFVF9WXzEAR01NQV9ERVNDUklQVE9SX1NUUklERV9CWVRFX09GRlNF'
-            b'VF9JTl9CSVRfTE9DQVRJT05fVl8xAEdNTUFfREVTQ1JJUFRPUl9MRF9CWVRFX09GRlNFVF9TSElGVF8xAEdNT'
-            b'UFfREVTQ1JJUFRPUl9MRF9CWVRFX09GRlNFVF9WQUxVRV9RXzEAR01NQV9ERVNDUklQVE9SX0xEX0JZVEVfT0'
-            b'ZGU0VUX0lOX0JJVF9MT0NBVElPTl9RXzEAR01NQV9ERVNDUklQVE9SX0xEX0JZVEVfT0ZGU0VUX1ZBTFVFX0t'
-            b'fMQBHTU1BX0RFU0NSSVBUT1JfTERfQllURV9PRkZTRVRfSU5fQklUX0xPQ0FUSU9OX0tfMQBHTU1BX0RFU0NS'
-            b'SVBUT1JfTERfQllURV9PRkZTRVRfVkFMVUVfVl8xAEdNTUFfREVTQ1JJUFRPUl9MRF9CWVRFX09GRlNFVF9JT'
-            b'l9CSVRfTE9DQVRJT05fVl8xAEJJVFNfUEVSX0VMRU1FTlRfNABCWVRFU19QRVJfRUxFTUVOVF80AEJZVEVTX1'
-            b'BFUl9BQ0NFU1NfNABUSUxFX01fNABUSUxFX05fNABCWVRFU19QRVJfU01FTV80AEJJVFNfUEVSX0VMRU1FTlR'
-            b'fNQBCWVRFU19QRVJfRUxFTUVOVF81AEJZVEVTX1BFUl9RVUFEXzUAV0FSUF9USUxFX01fNQBXQVJQX1RJTEVf'
-            b'Tl81AFRJTEVfTV81AFRJTEVfTl81AEJZVEVTX1BFUl9TTUVNXzUAV0FSUFNfTV81AFdBUlBTX05fNQBXQVJQX'
-            b'1RJTEVTX01fNQBXQVJQX1RJTEVTX05fNQBUSFJFQURTX1BFUl9XQVJQX1RJTEVfTV81AFRIUkVBRFNfUEVSX1'
-            b'dBUlBfVElMRV9OXzUAUkVHU19NXzUAUkVHU19OXzUAQllURVNfUEVSX0xEXzUAU1dJWlpMRV9TQ0FMRV81AEJ'
-            b'JVFNfUEVSX0VMRU1FTlRfNgBCWVRFU19QRVJfRUxFTUVOVF82AEJZVEVTX1BFUl9RVUFEXzYAV0FSUF9USUxF'
-            b'X01fNgBXQVJQX1RJTEVfTl82AFRJTEVfTV82AFRJTEVfTl82AEJZVEVTX1BFUl9TTUVNXzYAV0FSUFNfTV82A'
-            b'FdBUlBTX05fNgBXQVJQX1RJTEVTX01fNgBXQVJQX1RJTEVTX05fNgBUSFJFQURTX1BFUl9XQVJQX1RJTEVfTV'
-            b'82AFRIUkVBRFNfUEVSX1dBUlBfVElMRV9OXzYAUkVHU19NXzYAUkVHU19OXzYAQllURVNfUEVSX0xEXzYAU1d'
-            b'JWlpMRV9TQ0FMRV82AEJJVFNfUEVSX0VMRU1FTlRfNwBCWVRFU19QRVJfRUxFTUVOVF83AEJZVEVTX1BFUl9B'
-            b'Q0NFU1NfNwBUSUxFX01fNwBUSUxFX05fNwBCWVRFU19QRVJfU01FTV83AEJZVEVTX1BFUl9FTEVNRU5UXzgAQ'
-            b'llURVNfUEVSX0FDQ184AFdBUlBfVElMRV9NXzgAV0FSUF9USUxFX05fOABXQVJQX1RJTEVfS184AFRJTEVfTV'
-            b'84AFRJTEVfTl84AFRJTEVfS184AFdBUlBTX01fOABXQVJQU19OXzgAV0FSUF9USUxFU19NXzgAV0FSUF9USUx'
-            b'FU19OXzgATU1BX1NURVBTX0tfOABXQVJQX1JFR1NfOABSRUdTX01fOABSRUdTX05fOABXQVJQX1RJTEVfTV85'
-            b'AFdBUlBfVElMRV9OXzkAVElMRV9NXzkAVElMRV9OXzkAV0FSUFNfTV85AFdBUlBTX05fOQBXQVJQX1RJTEVTX'
-            b'01fOQBXQVJQX1RJTEVTX05fOQBXQVJQX1JFR1NfOQBSRUdTX01fOQBSRUdTX05fOQBCSVRTX1BFUl9FTEVNRU'
-            b'5UXzEwAEJZVEVTX1BFUl9FTEVNRU5UXzEwAFJFR0lTVEVSU19QRVJfVkVDVE9SXzEwAFJFR0lTVEVSU19QRVJ'
-            b'fQUNDRVNTXzEwAFdBUlBfVElMRV9NXzExAFdBUlBfVElMRV9OXzExAFRJTEVfTV8xMQBUSUxFX05fMTEAV0FS'
-            b'UFNfTV8xMQBXQVJQU19OXzExAFdBUlBfVElMRVNfTV8xMQBXQVJQX1RJTEVTX05fMTEAV0FSUF9SRUdTXzExA'
-            b'FJFR1NfTV8xMQBSRUdTX05fMTEAQllURVNfUEVSX0VMRU1FTlRfMTIAV0FSUF9USUxFX01fMTIAV0FSUF9USU'
-            b'xFX05fMTIAVElMRV9NXzEyAFRJTEVfTl8xMgBXQVJQU19NXzEyAFdBUlBTX05fMTIAV0FSUF9USUxFU19NXzE'
-            b'yAFdBUlBfVElMRVNfTl8xMgBUSFJFQURTX1BFUl9XQVJQX1RJTEVfTV8xMgBUSFJFQURTX1BFUl9XQVJQX1RJ'
-            b'TEVfTl8xMgBXQVJQX1JFR1NfMTIAUkVHU19NXzEyAFJFR1NfTl8xMgBST1dTX1BFUl9USFJFQURfMTIAQllUR'
-            b'VNfUEVSX0VMRU1FTlRfMTMAV0FSUF9USUxFX01fMTMAV0FSUF9USUxFX05fMTMAVElMRV9NXzEzAFRJTEVfTl'
-            b'8xMwBXQVJQU19NXzEzAFdBUlBTX05fMTMAV0FSUF9USUxFU19NXzEzAFdBUlBfVElMRVNfTl8xMwBUSFJFQUR'
-            b'TX1BFUl9XQVJQX1RJTEVfTV8xMwBUSFJFQURTX1BFUl9XQVJQX1RJTEVfTl8xMwBST1dTX1BFUl9USFJFQURf'
-            b'MTMAQklUU19QRVJfRUxFTUVOVF8xNABCWVRFU19QRVJfRUxFTUVOVF8xNABCWVRFU19QRVJfUVVBRF8xNABXQ'
-            b'VJQX1RJTEVfTV8xNABXQVJQX1RJTEVfTl8xNABUSUxFX01fMTQAVElMRV9OXzE0AEJZVEVTX1BFUl9TTUVNXz'
-            b'E0AFdBUlBTX01fMTQAV0FSUFNfTl8xNABXQVJQX1RJTEVTX01fMTQAV0FSUF9USUxFU19OXzE0AFRIUkVBRFN'
-            b'fUEVSX1dBUlBfVElMRV9NXzE0AFRIUkVBRFNfUEVSX1dBUlBfVElMRV9OXzE0AFJFR1NfTV8xNABSRUdTX05f'
-            b'MTQAQllURVNfUEVSX0xEXzE0AFNXSVpaTEVfU0NBTEVfMTQAQklUU19QRVJfRUxFTUVOVF8xNQBCWVRFU19QR'
-            b'VJfRUxFTUVOVF8xNQBCWVRFU19QRVJfQUNDRVNTXzE1AFRJTEVfTV8xNQBUSUxFX05fMTUAQllURVNfUEVSX1'
-            b'NNRU1fMTUAQllURVNfUEVSX0VMRU1FTlRfMTYAQllURVNfUEVSX0FDQ18xNgBXQVJQX1RJTEVfTV8xNgBXQVJ'
-            b'QX1RJTEVfTl8xNgBXQVJQX1RJTEVfS18xNgBUSUxFX01fMTYAVElMRV9OXzE2AFRJTEVfS18xNgBXQVJQU19N'
-            b'XzE2AFdBUlBTX05fMTYAV0FSUF9USUxFU19NXzE2AFdBUlBfVElMRVNfTl8xNgBNTUFfU1RFUFNfS18xNgBXQ'
-            b'VJQX1JFR1NfMTYAUkVHU19NXzE2AFJFR1NfTl8xNgBCWVRFU19QRVJfQkFOS18zAExEU19USUxFX01fMwBMRF'
-            b'NfVElMRV9OXzMAQUNDX0NPUkVfTUFUUklYX1JPV1NfMwBBQ0NfQ09SRV9NQVRSSVhfQ09MU18zAEVMRU1FTlR'
-            b'TX1BFUl9WRUNUT1JfMwBMRFNfUEVSX1RJTEVfMwBMRFNfVElMRVNfTl8zAExEU19USUxFU19NXzMAVkVDVE9S'
-            b'U19QRVJfTERTX1RJTEVTXzMAU1RTX1BFUl9PVVRQVVRfVElMRV9OXzMAU1RTTV9YNF9QRVJfT1VUUFVUX1RJT'
-            b'EVfTl8zAEJBTktTX1BFUl9QQURfTElORV8zAFBBRERJTkdfQllURVNfMwBCWVRFU19QRVJfU1RTX1BFUl9XQV'
-            b'JQXzMAQllURVNfUEVSX0xEU19USUxFXzMAQllURVNfUEVSX1dBUlBfMwBFTEVNU19QRVJfU1RTX0JMT0NLXzM'
-            b'AU1RHX1RIUkVBRFNfUEVSX1RJTEVfTl8zAEVQSUxPR1VFX1NNRU1fU0laRV9QRVJfWE1NQV9NXzMAQklUU19Q'
-            b'RVJfRUxFTUVOVF8xOABCWVRFU19QRVJfRUxFTUVOVF8xOABCSVRTX1BFUl9WRUNUT1JfMTgAQllURVNfUEVSX'
-            b'1ZFQ1RPUl8xOABSRUdJU1RFUlNfUEVSX1ZFQ1RPUl8xOAAubnYuZ2xvYmFsAF9aTjI2X19udl9hdG9taWNfdH'
-            b'Jpdl9jcF9oZWxwZXJJaUU1X192YWxFAF9aTjRmb3J0MTd0ZW5zb3JfZGVzY3JpcHRvcjhNQVhfRElNU0UAX1p'
-            b'OMTM3X0lOVEVSTkFMXzAwMDAwMDAwXzEwNV9jdWRubl9nZW5lcmF0ZWRfZm9ydF9uYXRpdmVfc2RwYV9zbTkw'
-            b'X2ZsYXNoX2Zwcm9wX3dnbW1hX2YxNl9rbm9iXzFfNjR4MTI4eDEyOF80eDF4MV9jZ2ExeDF4MV9rZXJuZWwwX'
-            b'zBfY3VfOTNkZjlkMjg0Zm9ydDIzQU1QRVJFX01FTV9ERVNDX0RFRkFVTFRFAF9aTjEzN19JTlRFUk5BTF8wMD'
-            b'AwMDAwMF8xMDVfY3Vkbm5fZ2VuZXJhdGVkX2ZvcnRfbmF0aXZlX3NkcGFfc205MF9mbGFzaF9mcHJvcF93Z21'
-            b'tYV9mMTZfa25vYl8xXzY0eDEyOHgxMjhfNHgxeDFfY2dhMXgxeDFfa2VybmVsMF8wX2N1XzkzZGY5ZDI4NGZv'
-            b'cnQxNk1FTV9ERVNDX0RFRkFVTFRFAF9aTjEzN19JTlRFUk5BTF8wMDAwMDAwMF8xMDVfY3Vkbm5fZ2VuZXJhd'
-            b'GVkX2ZvcnRfbmF0aXZlX3NkcGFfc205MF9mbGFzaF9mcHJvcF93Z21tYV9mMTZfa25vYl8xXzY0eDEyOHgxMj'
-            b'hfNHgxeDFfY2dhMXgxeDFfa2VybmVsMF8wX2N1XzkzZGY5ZDI4NGZvcnQxN01NQV9QRUVSX0JJVF9NQVNLRQA'
-            b'ucmVsLnRleHQuY3Vkbm5fZ2VuZXJhdGVkX2ZvcnRfbmF0aXZlX3NkcGFfc205MF9mbGFzaF9mcHJvcF93Z21t'
-            b'YV9mMTZfa25vYl8xXzY0eDEyOHgxMjhfNHgxeDFfY2dhMXgxeDFfa2VybmVsMF8wAC5yZWxhLnRleHQuY3Vkb'
-            b'm5fZ2VuZXJhdGVkX2ZvcnRfbmF0aXZlX3NkcGFfc205MF9mbGFzaF9mcHJvcF93Z21tYV9mMTZfa25vYl8xXz'
-            b'Y0eDEyOHgxMjhfNHgxeDFfY2dhMXgxeDFfa2VybmVsMF8wAC5kZWJ1Z19mcmFtZQAucmVsLm52LmNvbnN0YW5'
-            b'0LnBpYwAucmVsYS5udi5jb25zdGFudC5waWMALnJlbC5kZWJ1Z19mcmFtZQAucmVsYS5kZWJ1Z19mcmFtZQAu'
-            b'bnYuY2FsbGdyYXBoAC5udi5wcm90b3R5cGUAY3Vkbm5fZ2VuZXJhdGVkX2ZvcnRfbmF0aXZlX3NkcGFfc205M'
-            b'F9mbGFzaF9mcHJvcF93Z21tYV9mMTZfa25vYl8xXzY0eDEyOHgxMjhfNHgxeDFfY2dhMXgxeDFfa2VybmVsMF'
-            b'8wAC5udi5yZXNlcnZlZFNtZW0ub2Zmc2V0MABfX252X3Jlc2VydmVkU01FTV9vZmZzZXRfMF9hbGlhcwAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAubnYuY29uc3RhbnQwLmN1ZG5uX2dlbmVyYXRlZF9mb3J0X25hdGl2ZV9zZHBh'
-            b'X3NtOTBfZmxhc2hfZnByb3Bfd2dtbWFfZjE2X2tub2JfMV82NHgxMjh4MTI4XzR4MXgxX2NnYTF4MXgxX2tlc'
-            b'm5lbDBfMAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAKQAAAAMABQAAAAAAAAAAAAAAAAAAAAAAOQAAAAMABg'
-            b'AAAAAAAAAAAAAAAAAAAAAAXQAAAAMADwAAAAAAAAAAAAAAAAAAAAAAwgEAAAMAEAAAAAAAAAAAAAAAAAAAAAA'
-            b'A0gEAAAEAEADQAAAAAAAAAAQAAAAAAAAA5QEAAAMADgAAAAAAAAAAAAAAAAAAAAAA9gEAAAEAEADgAgAAAAAA'
-            b'AAQAAAAAAAAACAIAAAEAEACQAQAAAAAAAAQAAAAAAAAAIQIAAAEAEACoAwAAAAAAAAQAAAAAAAAANQIAAAEAE'
-            b'AAQAQAAAAAAAAQAAAAAAAAASgIAAAEAEAAkAwAAAAAAAAQAAAAAAAAAXgIAAAEAEAAcAgAAAAAAAAQAAAAAAA'
-            b'AAbwIAAAEAEAAwBAAAAAAAAAQAAAAAAAAAggIAAAEAEACQAAAAAAAAAAQAAAAAAAAAkwIAAAEAEACcAgAAAAA'
-            b'AAAQAAAAAAAAApwIAAAEAEADYAQAAAAAAAAQAAAAAAAAAuAIAAAEAEADsAwAAAAAAAAQAAAAAAAAAywIAAAEA'
-            b'EABUAQAAAAAAAAQAAAAAAAAA2gIAAAEAEABoAwAAAAAAAAQAAAAAAAAA6gIAAAEAEABgAgAAAAAAAAQAAAAAA'
-            b'AAA8wIAAAEAEABwBAAAAAAAAAQAAAAAAAAA/AIAAAEAEADwAAAAAAAAAAQAAAAAAAAABQMAAAEAEAAEAwAAAA'
-            b'AAAAQAAAAAAAAADgMAAAEAEAC0AQAAAAAAAAQAAAAAAAAAFwMAAAEAEADMAwAAAAAAAAQAAAAAAAAAIQMAAAE'
-            b'AEAA0AQAAAAAAAAQAAAAAAAAALwMAAAEAEABIAwAAAAAAAAQAAAAAAAAAPQMAAAEAEABAAgAAAAAAAAQAAAAA'
-            b'AAAASwMAAAEAEABUBAAAAAAAAAQAAAAAAAAAVQMAAAEAEAC0AAAAAAAAAAQAAAAAAAAAXwMAAAEAEADAAgAAA'
-            b'AAAAAQAAAAAAAAAaQMAAAEAEAAQAgAAAAAAAAQAAAAAAAAAcgMAAAEAEAAkBAAAAAAAAAQAAAAAAAAAfQMAAA'
-            b'EAEACIAQAAAAAAAAQAAAAAAAAAiwMAAAEAEACcAwAAAAAAAAQAAAAAAAAAmQMAAAEAEACUAgAAAAAAAAQAAAA'
-            b'AAAAAqAMAAAEAEACkBAAAAAAAAAQAAAAAAAAAtwMAAAEAEADoAAAAAAAAAAQAAAAAAAAAxgMAAAEAEAD4AgAA'
-            b'AAAAAAQAAAAAAAAA0gMAAAEAEACoAQAAAAAAAAQAAAAAAAAA2wMAAAEAEADAAwAAAAAAAAQAAAAAAAAA5AMAA'
-            b'AEAEAAoAQAAAAAAAAQAAAAAAAAA7QMAAAEAEAA8AwAAAAAAAAQAAAAAAAAA/QMAAAEAEAA0AgAAAAAAAAQAAA'
-            b'AAAAAABwQAAAEAEABIBAAAAAAAAAQAAAAAAAAAEAQAAAEAEACoAAAAAAAAAAQAAAAAAAAAGAQAAAEAEAC0AgA'
-            b'AAAAAAAQAAAAAAAAAIAQAAAEAEADwAQAAAAAAAAQAAAAAAAAAKgQAAAEAEAAEBAAAAAAAAAQAAAAAAAAARAQA'
-            b'AAEAEABoAQAAAAAAAAQAAAAAAAAAXgQAAAEAEAB8AwAAAAAAAAQAAAAAAAAAawQAAAEAEAB0AgAAAAAAAAQAA'
-            b'AAAAAAAeAQAAAEAEACEBAAAAAAAAAQAAAAAAAAAhQQAAAEAEAAEAQAAAAAAAAQAAAAAAAAAkQQAAAEAEAAYAw'
-            b'AAAAAAAAQAAAAAAAAAnQQAAAEAEADMAQAAAAAAAAQAAAAAAAAAqQQAAAEAEADgAwAAAAAAAAQAAAAAAAAAtQQ'
-            b'AAAEAEABIAQAAAAAAAAQAAAAAAAAAwQQAAAEAEABcAwAAAAAAAAQAAAAAAAAAygQAAAEAEABUAgAAAAAAAAQA'
-            b'AAAAAAAA0wQAAAEAEABkBAAAAAAAAAQAAAAAAAAA3AQAAAEAEADEAAAAAAAAAAQAAAAAAAAA7gQAAAEAEADUA'
-            b'gAAAAAAAAQAAAAAAAAA/gQAAAEAEAAAAgAAAAAAAAQAAAAAAAAADgUAAAEAEAAUBAAAAAAAAAQAAAAAAAAAHg'
-            b'UAAAEAEAB4AQAAAAAAAAQAAAAAAAAALgUAAAEAEACMAwAAAAAAAAQAAAAAAAAAPgUAAAEAEACEAgAAAAAAAAQ'
-            b'AAAAAAAAAVgUAAAEAEACUBAAAAAAAAAQAAAAAAAAAcAUAAAEAEADgAAAAAAAAAAQAAAAAAAAAiQUAAAEAEADw'
-            b'AgAAAAAAAAQAAAAAAAAAogUAAAEAEACgAQAAAAAAAAQAAAAAAAAAtgUAAAEAEAC4AwAAAAAAAAQAAAAAAAAAy'
-            b'gUAAAEAEAAgAQAAAAAAAAQAAAAAAAAA2wUAAAEAEAA0AwAAAAAAAAQAAAAAAAAA7gUAAAEAEAAsAgAAAAAAAA'
-            b'QAAAAAAAAAAQYAAAEAEABABAAAAAAAAAQAAAAAAAAAHAYAAAEAEACgAAAAAAAAAAQAAAAAAAAANQYAAAEAEAC'
-            b'sAgAAAAAAAAQAAAAAAAAAVgYAAAEAEADoAQAAAAAAAAQAAAAAAAAAegYAAAEAEAD8AwAAAAAAAAQAAAAAAAAA'
-            b'nwYAAAEAEAAoAAAAAAAAAAgAAAAAAAAAxgYAAAEAEABoAAAAAAAAAAgAAAAAAAAA9wYAAAEAEABAAAAAAAAAA'
-            b'AgAAAAAAAAAHgcAAAEAEACIAAAAAAAAAAgAAAAAAAAATwcAAAEAEAAYAAAAAAAAAAgAAAAAAAAAdgcAAAEAEA'
-            b'BYAAAAAAAAAAgAAAAAAAAApwcAAAEAEADEAQAAAAAAAAQAAAAAAAAA0gcAAAEAEABwAAAAAAAAAAgAAAAAAAA'
-            b'A6gcAAAEAEAAgAAAAAAAAAAgAAAAAAAAAAQgAAAEAEABgAAAAAAAAAAgAAAAAAAAAOAgAAAEAEAA4AAAAAAAA'
-            b'AAgAAAAAAAAATwgAAAEAEACAAAAAAAAAAAgAAAAAAAAAhggAAAEAEAAIAAAAAAAAAAgAAAAAAAAAnQgAAAEAE'
-            b'ABQAAAAAAAAAAgAAAAAAAAA1AgAAAEAEAAYAgAAAAAAAAQAAAAAAAAA+wgAAAEAEAAsBAAAAAAAAAQAAAAAAA'
-            b'AAJAkAAAEAEAAwAAAAAAAAAAgAAAAAAAAAVwkAAAEAEACkAwAAAAAAAAQAAAAAAAAAgAkAAAEAEABIAAAAAAA'
-            b'AAAgAAAAAAAAAswkAAAEAEACsBAAAAAAAAAQAAAAAAAAA3AkAAAEAEAAQAAAAAAAAAAgAAAAAAAAADwoAAAEA'
-            b'EAAAAwAAAAAAAAQAAAAAAAAAIgoAAAEAEACwAQAAAAAAAAQAAAAAAAAANgoAAAEAEADIAwAAAAAAAAQAAAAAA'
-            b'AAASQoAAAEAEAAwAQAAAAAAAAQAAAAAAAAAUgoAAAEAEABEAwAAAAAAAAQAAAAAAAAAWwoAAAEAEAA8AgAAAA'
-            b'AAAAQAAAAAAAAAbAoAAAEAEABQBAAAAAAAAAQAAAAAAAAAfwoAAAEAEACwAAAAAAAAAAQAAAAAAAAAkwoAAAE'
-            b'AEAC8AgAAAAAAAAQAAAAAAAAApAoAAAEAEAD4AQAAAAAAAAQAAAAAAAAAsgoAAAEAEAAMBAAAAAAAAAQAAAAA'
-            b'AAAAwAoAAAEAEABwAQAAAAAAAAQAAAAAAAAAyQoAAAEAEACEAwAAAAAAAAQAAAAAAAAA0goAAAEAEAB8AgAAA'
-            b'AAAAAQAAAAAAAAA4woAAAEAEACMBAAAAAAAAAQAAAAAAAAA7QoAAAEAEAAMAQAAAAAAAAQAAAAAAAAA9woAAA'
-            b'EAEAAgAwAAAAAAAAQAAAAAAAAABgsAAAEAEADUAQAAAAAAAAQAAAAAAAAAFQsAAAEAEADoAwAAAAAAAAQAAAA'
-            b'AAAAALwsAAAEAEABQAQAAAAAAAAQAAAAAAAAASQsAAAEAEABkAwAAAAAAAAQAAAAAAAAAUgsAAAEAEABcAgAA'
-            b'AAAAAAQAAAAAAAAAWwsAAAEAEABsBAAAAAAAAAQAAAAAAAAAagsAAAEAEADMAAAAAAAAAAQAAAAAAAAAegsAA'
-            b'AEAEADcAgAAAAAAAAQAAAAAAAAAjQsAAAEAEAAIAgAAAAAAAAQAAAAAAAAAoQsAAAEAEAAcBAAAAAAAAAQAAA'
-            b'AAAAAAsgsAAAEAEACAAQAAAAAAAAQAAAAAAAAAwAsAAAEAEACUAwAAAAAAAAQAAAAAAAAAzgsAAAEAEACMAgA'
-            b'AAAAAAAQAAAAAAAAA1wsAAAEAEACcBAAAAAAAAAQAAAAAAAAA4AsAAAEAEADYAAAAAAAAAAQAAAAAAAAA8QsA'
-            b'AAEAEADoAgAAAAAAAAQAAAAAAAAA+wsAAAEAEACYAQAAAAAAAAQAAAAAAAAABQwAAAEAEACwAwAAAAAAAAQAA'
-            b'AAAAAAAFAwAAAEAEAAYAQAAAAAAAAQAAAAAAAAAIwwAAAEAEAAsAwAAAAAAAAQAAAAAAAAAPQwAAAEAEAAkAg'
-            b'AAAAAAAAQAAAAAAAAAVwwAAAEAEAA4BAAAAAAAAAQAAAAAAAAAYAwAAAEAEACYAAAAAAAAAAQAAAAAAAAAaQw'
-            b'AAAEAEACkAgAAAAAAAAQAAAAAAAAAeAwAAAEAEADgAQAAAAAAAAQAAAAAAAAAiAwAAAEAEAD0AwAAAAAAAAQA'
-            b'AAAAAAAAmwwAAAEAEABcAQAAAAAAAAQAAAAAAAAArwwAAAEAEABwAwAAAAAAAAQAAAAAAAAAwgwAAAEAEABoA'
-            b'gAAAAAAAAQAAAAAAAAAywwAAAEAEAB4BAAAAAAAAAQAAAAAAAAA1AwAAAEAEAD4AAAAAAAAAAQAAAAAAAAA5Q'
-            b'wAAAEAEAAMAwAAAAAAAAQAAAAAAAAA+QwAAAEAEAC8AQAAAAAAAAQAAAAAAAAACQ0AAAEAEADUAwAAAAAAAAQ'
-            b'AAAAAAAAAFw0AAAEAEAA8AQAAAAAAAAQAAAAAAAAAJQ0AAAEAEABQAwAAAAAAAAQAAAAAAAAAMw0AAAEAEABI'
-            b'AgAAAAAAAAQAAAAAAAAAPA0AAAEAEABYBAAAAAAAAAQAAAAAAAAARQ0AAAEAEAC4AAAAAAAAAAQAAAAAAAAAT'
-            b'g0AAAEAEADIAgAAAAAAAAQAAAAAAAAAWA0AAAEAEAAMAgAAAAAAAAQAAAAAAAAAYg0AAAEAEAAgBAAAAAAAAA'
-            b'QAAAAAAAAAcQ0AAAEAEACEAQAAAAAAAAQAAAAAAAAAgA0AAAEAEACYAwAAAAAAAAQAAAAAAAAAjg0AAAEAEAC'
-            b'QAgAAAAAAAAQAAAAAAAAAmg0AAAEAEACgBAAAAAAAAAQAAAAAAAAAow0AAAEAEADkAAAAAAAAAAQAAAAAAAAA'
-            b'rA0AAAEAEAD0AgAAAAAAAAQAAAAAAAAAug0AAAEAEACkAQAAAAAAAAQAAAAAAAAAyA0AAAEAEAC8AwAAAAAAA'
-            b'AQAAAAAAAAA0Q0AAAEAEAAkAQAAAAAAAAQAAAAAAAAA2g0AAAEAEAA4AwAAAAAAAAQAAAAAAAAA5A0AAAEAEA'
-            b'AwAgAAAAAAAAQAAAAAAAAA7g0AAAEAEABEBAAAAAAAAAQAAAAAAAAA/Q0AAAEAEACkAAAAAAAAAAQAAAAAAAA'
-            b'ADA4AAAEAEACwAgAAAAAAAAQAAAAAAAAAGA4AAAEAEADsAQAAAAAAAAQAAAAAAAAAIQ4AAAEAEAAABAAAAAAA'
-            b'AAQAAAAAAAAAKg4AAAEAEABkAQAAAAAAAAQAAAAAAAAAPg4AAAEAEAB4AwAAAAAAAAQAAAAAAAAAUw4AAAEAE'
-            b'ABwAgAAAAAAAAQAAAAAAAAAaw4AAAEAEACABAAAAAAAAAQAAAAAAAAAgw4AAAEAEAAAAQAAAAAAAAQAAAAAAA'
-            b'AAkg4AAAEAEAAUAwAAAAAAAAQAAAAAAAAAoQ4AAAEAEADIAQAAAAAAAAQAAAAAAAAAqw4AAAEAEADcAwAAAAA'
-            b'AAAQAAAAAAAAAtQ4AAAEAEABEAQAAAAAAAAQAAAAAAAAAwA4AAAEAEABYAwAAAAAAAAQAAAAAAAAAyw4AAAEA'
-            b'EABQAgAAAAAAAAQAAAAAAAAA2w4AAAEAEABgBAAAAAAAAAQAAAAAAAAA6w4AAAEAEADAAAAAAAAAAAQAAAAAA'
-            b'AAA+A4AAAEAEADQAgAAAAAAAAQAAAAAAAAAAg8AAAEAEAD8AQAAAAAAAAQAAAAAAAAADA8AAAEAEAAQBAAAAA'
-            b'AAAAQAAAAAAAAAIQ8AAAEAEAB0AQAAAAAAAAQAAAAAAAAAMA8AAAEAEACIAwAAAAAAAAQAAAAAAAAAPw8AAAE'
-            b'AEACAAgAAAAAAAAQAAAAAAAAASQ8AAAEAEACQBAAAAAAAAAQAAAAAAAAAUw8AAAEAEADcAAAAAAAAAAQAAAAA'
-            b'AAAAXg8AAAEAEADsAgAAAAAAAAQAAAAAAAAAaQ8AAAEAEACcAQAAAAAAAAQAAAAAAAAAeQ8AAAEAEAC0AwAAA'
-            b'AAAAAQAAAAAAAAAiQ8AAAEAEAAcAQAAAAAAAAQAAAAAAAAApA8AAAEAEAAwAwAAAAAAAAQAAAAAAAAAvw8AAA'
-            b'EAEAAoAgAAAAAAAAQAAAAAAAAAzA8AAAEAEAA8BAAAAAAAAAQAAAAAAAAA1g8AAAEAEACcAAAAAAAAAAQAAAA'
-            b'AAAAA4A8AAAEAEACoAgAAAAAAAAQAAAAAAAAA8w8AAAEAEADkAQAAAAAAAAQAAAAAAAAACBAAAAEAEAD4AwAA'
-            b'AAAAAAQAAAAAAAAAFxAAAAEAEABgAQAAAAAAAAQAAAAAAAAAJhAAAAEAEAB0AwAAAAAAAAQAAAAAAAAAMBAAA'
-            b'AEAEABsAgAAAAAAAAQAAAAAAAAAOhAAAAEAEAB8BAAAAAAAAAQAAAAAAAAARRAAAAEAEAD8AAAAAAAAAAQAAA'
-            b'AAAAAAUBAAAAEAEAAQAwAAAAAAAAQAAAAAAAAAYBAAAAEAEADAAQAAAAAAAAQAAAAAAAAAcBAAAAEAEADYAwA'
-            b'AAAAAAAQAAAAAAAAAixAAAAEAEABAAQAAAAAAAAQAAAAAAAAAphAAAAEAEABUAwAAAAAAAAQAAAAAAAAAuRAA'
-            b'AAEAEABMAgAAAAAAAAQAAAAAAAAAzRAAAAEAEABcBAAAAAAAAAQAAAAAAAAA4hAAAAEAEAC8AAAAAAAAAAQAA'
-            b'AAAAAAA9BAAAAEAEADMAgAAAAAAAAQAAAAAAAAAAxEAAAEAEAAUAgAAAAAAAAQAAAAAAAAAEhEAAAEAEAAoBA'
-            b'AAAAAAAAQAAAAAAAAAHBEAAAEAEACMAQAAAAAAAAQAAAAAAAAAJhEAAAEAEACgAwAAAAAAAAQAAAAAAAAAOBE'
-            b'AAAEAEACYAgAAAAAAAAQAAAAAAAAAQxEAAAEAEACoBAAAAAAAAAQAAAAAAAAAThEAAAEAEADsAAAAAAAAAAQA'
-            b'AAAAAAAAXhEAAAEAEAD8AgAAAAAAAAQAAAAAAAAAbhEAAAEAEACsAQAAAAAAAAQAAAAAAAAAiREAAAEAEADEA'
-            b'wAAAAAAAAQAAAAAAAAApBEAAAEAEAAsAQAAAAAAAAQAAAAAAAAArhEAAAEAEABAAwAAAAAAAAQAAAAAAAAAuB'
-            b'EAAAEAEAA4AgAAAAAAAAQAAAAAAAAAyBEAAAEAEABMBAAAAAAAAAQAAAAAAAAA2REAAAEAEACsAAAAAAAAAAQ'
-            b'AAAAAAAAA7REAAAEAEAC4AgAAAAAAAAQAAAAAAAAAAhIAAAEAEAD0AQAAAAAAAAQAAAAAAAAAFhIAAAEAEAAI'
-            b'BAAAAAAAAAQAAAAAAAAAIBIAAAEAEABsAQAAAAAAAAQAAAAAAAAAKhIAAAEAEACAAwAAAAAAAAQAAAAAAAAAP'
-            b'BIAAAEAEAB4AgAAAAAAAAQAAAAAAAAAURIAAAEAEACIBAAAAAAAAAQAAAAAAAAAYhIAAAEAEAAIAQAAAAAAAA'
-            b'QAAAAAAAAAcRIAAAEAEAAcAwAAAAAAAAQAAAAAAAAAgBIAAAEAEADQAQAAAAAAAAQAAAAAAAAAjxIAAAEAEAD'
-            b'kAwAAAAAAAAQAAAAAAAAAmRIAAAEAEABMAQAAAAAAAAQAAAAAAAAAoxIAAAEAEABgAwAAAAAAAAQAAAAAAAAA'
-            b'rRIAAAEAEABYAgAAAAAAAAQAAAAAAAAAuBIAAAEAEABoBAAAAAAAAAQAAAAAAAAAwxIAAAEAEADIAAAAAAAAA'
-            b'AQAAAAAAAAA0xIAAAEAEADYAgAAAAAAAAQAAAAAAAAA4xIAAAEAEAAEAgAAAAAAAAQAAAAAAAAA8hIAAAEAEA'
-            b'AYBAAAAAAAAAQAAAAAAAAA/xIAAAEAEAB8AQAAAAAAAAQAAAAAAAAACRMAAAEAEACQAwAAAAAAAAQAAAAAAAA'
-            b'AExMAAAEAEACIAgAAAAAAAAQAAAAAAAAAJBMAAAEAEACYBAAAAAAAAAQAAAAAAAAAMRMAAAEAEADUAAAAAAAA'
-            b'AAQAAAAAAAAAPhMAAAEAEADkAgAAAAAAAAQAAAAAAAAAVRMAAAEAEACUAQAAAAAAAAQAAAAAAAAAbBMAAAEAE'
-            b'ACsAwAAAAAAAAQAAAAAAAAAghMAAAEAEAAUAQAAAAAAAAQAAAAAAAAAkRMAAAEAEAAoAwAAAAAAAAQAAAAAAA'
-            b'AAnxMAAAEAEAAgAgAAAAAAAAQAAAAAAAAArRMAAAEAEAA0BAAAAAAAAAQAAAAAAAAAxRMAAAEAEACUAAAAAAA'
-            b'AAAQAAAAAAAAA3RMAAAEAEACgAgAAAAAAAAQAAAAAAAAA+RMAAAEAEADcAQAAAAAAAAQAAAAAAAAADhQAAAEA'
-            b'EADwAwAAAAAAAAQAAAAAAAAAHhQAAAEAEABYAQAAAAAAAAQAAAAAAAAANxQAAAEAEABsAwAAAAAAAAQAAAAAA'
-            b'AAATBQAAAEAEABkAgAAAAAAAAQAAAAAAAAAXRQAAAEAEAB0BAAAAAAAAAQAAAAAAAAAcxQAAAEAEAD0AAAAAA'
-            b'AAAAQAAAAAAAAAjBQAAAEAEAAIAwAAAAAAAAQAAAAAAAAArBQAAAEAEAC4AQAAAAAAAAQAAAAAAAAAwBQAAAE'
-            b'AEADQAwAAAAAAAAQAAAAAAAAA1RQAAAEAEAA4AQAAAAAAAAQAAAAAAAAA6BQAAAEAEABMAwAAAAAAAAQAAAAA'
-            b'AAAA/BQAAAEAEABEAgAAAAAAAAQAAAAAAAAAFBUAAAMAEwAAAAAAAAAAAAAAAAAAAAAAHxUAAAEAEwAEAAAAA'
-            b'AAAAAEAAAAAAAAASRUAAAEAEwAAAAAAAAAAAAQAAAAAAAAAbxUAAAEAEAB4AAAAAAAAAAgAAAAAAAAAHhYAAA'
-            b'EAEAAAAAAAAAAAAAgAAAAAAAAAxhYAAAEAEADEAgAAAAAAAAQAAAAAAAAAUhgAAAMABAAAAAAAAAAAAAAAAAA'
-            b'AAAAArRgAAAMACgAAAAAAAAAAAAAAAAAAAAAAyRgAABIQDwAAAAAAAAAAAABdAAAAAAAAMBkAACEAAAAAAAAA'
-            b'AAAAAAQAAAAAAAAASRkAACCgEgAAAAAAAAAAAAAAAAAAAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAAfxkAA'
-            b'AMAFAAAAAAAAAAAAAAAAAAAAAAA/////yQAAAAAAAAA//////////8DAAR8/////w8MgYCAKAAI/4GAKAiBgI'
-            b'AoAAAA/////yQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABdAAAAAAAABEgAAAAMgYCAKAAADAAAAJAAAADQBwA'
-            b'ATlZJRElBIENvcnAAAgAAAAAAAAABAAAABwAAADYAAABmAAAAAHB0eGFzAEN1ZGEgY29tcGlsYXRpb24gdG9v'
-            b'bHMsIHJlbGVhc2UgMTMuNCwgVjEzLjQuOTIAQnVpbGQgc3lzdGVtIG11c3QgZGVmaW5lIFRPT0xTX1ZFUlNJT'
-            b'05fRVhURU5ERUQALWFyY2ggc21fOTBhIC13ICAADAAAAAgAAADoAwAATlZJRElBIENvcnAAAgBaAIYAAAAELw'
-            b'gAJQEAAKgAAAAEEQgAJQEAAAAAAAAEEggAJQEAAAAAAAACCQEAAgwAAAICBAADDQEBAgMBAAQLCAAAAAAAAAA'
-            b'AAAMOAAQEZgQAAwAAAAQ3BACCAAAABBcMAAAAAAAMADACAPABAQQXDAAAAAAACwDwAQDwAQEEFwwAAAAAAAoA'
-            b'AAEA8CEDBBcMAAAAAAAJAPgAAPAhAAQXDAAAAAAACAD0AADwEQAEFwwAAAAAAAcA8AAA8BEABBcMAAAAAAAGA'
-            b'LAAAPABAQQXDAAAAAAABQBwAADwAQEEFwwAAAAAAAQASAAA8CEABBcMAAAAAAADADgAAPAxAAQXDAAAAAAAAg'
-            b'AsAADwMQAEFwwAAAAAAAEAKAAA8BEABBcMAAAAAAAAAAAAAPChAANQAAADG6gAAkwHAANfAQEEMRwAkAAAADA'
-            b'BAADQAQAAcEcAAABIAADAVQAAUFYAAAQpQAD/////////////////////////////////////////////////'
-            b'//////////////8WAAAFFgAABRYAAAUWAAAFBChAAAADAAAgHgAAMB4AAHAeAACAHgAA4DkAAPA5AAAwOgAAQ'
-            b'DoAAFBGAAAwSAAAgFYAAOBYAACQWQAA8FkAALBaAAABVAAABDlwARABAAAEAAAAAAAAAAABPwBgAQAABAAAAD'
-            b'gAAAAAAT8AAAsAAP8AAAAAAAAACgERACALAAD/AAAAAAAAAAoBEQAgDQAA/wAAABAAAAAKAQgAUA0AAP8AAAA'
-            b'QAAAACgEIALARAAD/AAAASAAAAAEBCADAEQAA/wAAACAAAAAKAQgAsDUAAP8AAAAgAAAACgEIADA4AAD/AAAA'
-            b'WAAAAAEBCACwOAAA/wAAADgAAAABAREAsEsAAAgAAAA4AAAACgE/ANBLAAAIAAAAOAAAAAoBPwAwUQAADQAAA'
-            b'EgAAAAKAT8AUFEAAA0AAABIAAAACgE/ACBTAAANAAAAWAAAAAoBPwBAUwAADQAAAFgAAAAKAT8AUFcAABAAAA'
-            b'AAAAAACgE/AMBXAAATAAAAEAAAAAoBPwAwWAAAFQAAACAAAAAKAT8AIFsAAAgAAAA4AAAACgE/AHBbAAANAAA'
-            b'ASAAAAAoBPwDAWwAADQAAAFgAAAAKAT8AAzgCAAQcCADgRgAAMFcAAAQFDACAAQAAAQAAAAEAAAAEHgQAAAAA'
-            b'AAMZcAIECggAKQEAABACcAIENgQACAAAAANrAQACbQAAAAAAAP////8AAAAA/v///wAAAAD9////AAAAAPz//'
-            b'//YCAAAAAAAAAIAAAAiAQAAAAAAAAAAAADQCAAAAAAAAAIAAAAhAQAAAAAAAAAAAADICAAAAAAAAAIAAAAgAQ'
-            b'AAAAAAAAAAAADACAAAAAAAAAIAAAAfAQAAAAAAAAAAAAC4CAAAAAAAAAIAAAAeAQAAAAAAAAAAAACwCAAAAAA'
-            b'AAAIAAAAcAQAAAAAAAAAAAACoCAAAAAAAAAIAAAAbAQAAAAAAAAAAAACgCAAAAAAAAAIAAAAaAQAAAAAAAAAA'
-            b'AACYCAAAAAAAAAIAAAAZAQAAAAAAAAAAAACQCAAAAAAAAAIAAAAYAQAAAAAAAAAAAACICAAAAAAAAAIAAAAXA'
-            b'QAAAAAAAAAAAACACAAAAAAAAAIAAAAWAQAAAAAAAAAAAAB4CAAAAAAAAAIAAAAVAQAAAAAAAAAAAABwCAAAAA'
-            b'AAAAIAAAAUAQAAAAAAAAAAAABoCAAAAAAAAAIAAAATAQAAAAAAAAAAAABgCAAAAAAAAAIAAAASAQAAAAAAAAA'
-            b'AAABYCAAAAAAAAAIAAAARAQAAAAAAAAAAAABQCAAAAAAAAAIAAAAQAQAAAAAAAAAAAABICAAAAAAAAAIAAAAP'
-            b'AQAAAAAAAAAAAABACAAAAAAAAAIAAAAOAQAAAAAAAAAAAAA4CAAAAAAAAAIAAAANAQAAAAAAAAAAAAAwCAAAA'
-            b'AAAAAIAAAAMAQAAAAAAAAAAAAAoCAAAAAAAAAIAAAALAQAAAAAAAAAAAAAgCAAAAAAAAAIAAAAKAQAAAAAAAA'
-            b'AAAAAYCAAAAAAAAAIAAAAJAQAAAAAAAAAAAAAQCAAAAAAAAAIAAAAIAQAAAAAAAAAAAAAICAAAAAAAAAIAAAA'
-            b'HAQAAAAAAAAAAAAAACAAAAAAAAAIAAAAGAQAAAAAAAAAAAAD4BwAAAAAAAAIAAAAFAQAAAAAAAAAAAADwBwAA'
-            b'AAAAAAIAAAAEAQAAAAAAAAAAAADoBwAAAAAAAAIAAAADAQAAAAAAAAAAAADgBwAAAAAAAAIAAAACAQAAAAAAA'
-            b'AAAAADYBwAAAAAAAAIAAAABAQAAAAAAAAAAAADQBwAAAAAAAAIAAAAAAQAAAAAAAAAAAADIBwAAAAAAAAIAAA'
-            b'D/AAAAAAAAAAAAAADABwAAAAAAAAIAAAD+AAAAAAAAAAAAAAC4BwAAAAAAAAIAAAD9AAAAAAAAAAAAAACwBwA'
-            b'AAAAAAAIAAAD8AAAAAAAAAAAAAACoBwAAAAAAAAIAAAD7AAAAAAAAAAAAAACgBwAAAAAAAAIAAAD6AAAAAAAA'
-            b'AAAAAACYBwAAAAAAAAIAAAD5AAAAAAAAAAAAAACQBwAAAAAAAAIAAAD4AAAAAAAAAAAAAACIBwAAAAAAAAIAA'
-            b'AD3AAAAAAAAAAAAAACABwAAAAAAAAIAAAD2AAAAAAAAAAAAAAB4BwAAAAAAAAIAAAD1AAAAAAAAAAAAAABwBw'
-            b'AAAAAAAAIAAAD0AAAAAAAAAAAAAABoBwAAAAAAAAIAAADzAAAAAAAAAAAAAABgBwAAAAAAAAIAAADyAAAAAAA'
-            b'AAAAAAABYBwAAAAAAAAIAAADxAAAAAAAAAAAAAABQBwAAAAAAAAIAAADwAAAAAAAAAAAAAABIBwAAAAAAAAIA'
-            b'AADvAAAAAAAAAAAAAABABwAAAAAAAAIAAADuAAAAAAAAAAAAAAA4BwAAAAAAAAIAAADtAAAAAAAAAAAAAAAwB'
-            b'wAAAAAAAAIAAADsAAAAAAAAAAAAAAAoBwAAAAAAAAIAAADrAAAAAAAAAAAAAAAgBwAAAAAAAAIAAADqAAAAAA'
-            b'AAAAAAAAAYBwAAAAAAAAIAAADpAAAAAAAAAAAAAAAQBwAAAAAAAAIAAADoAAAAAAAAAAAAAAAIBwAAAAAAAAI'
-            b'AAADnAAAAAAAAAAAAAAAABwAAAAAAAAIAAADmAAAAAAAAAAAAAAD4BgAAAAAAAAIAAADlAAAAAAAAAAAAAADw'
-            b'BgAAAAAAAAIAAADkAAAAAAAAAAAAAADoBgAAAAAAAAIAAADjAAAAAAAAAAAAAADgBgAAAAAAAAIAAADiAAAAA'
-            b'AAAAAAAAADYBgAAAAAAAAIAAADhAAAAAAAAAAAAAADQBgAAAAAAAAIAAADgAAAAAAAAAAAAAADIBgAAAAAAAA'
-            b'IAAADfAAAAAAAAAAAAAADABgAAAAAAAAIAAADeAAAAAAAAAAAAAAC4BgAAAAAAAAIAAADdAAAAAAAAAAAAAAC'
-            b'wBgAAAAAAAAIAAADcAAAAAAAAAAAAAACoBgAAAAAAAAIAAADbAAAAAAAAAAAAAACgBgAAAAAAAAIAAADaAAAA'
-            b'AAAAAAAAAACYBgAAAAAAAAIAAADZAAAAAAAAAAAAAACQBgAAAAAAAAIAAADYAAAAAAAAAAAAAACIBgAAAAAAA'
-            b'AIAAADXAAAAAAAAAAAAAACABgAAAAAAAAIAAADWAAAAAAAAAAAAAAB4BgAAAAAAAAIAAADVAAAAAAAAAAAAAA'
-            b'BwBgAAAAAAAAIAAADUAAAAAAAAAAAAAABoBgAAAAAAAAIAAADTAAAAAAAAAAAAAABgBgAAAAAAAAIAAADSAAA'
-            b'AAAAAAAAAAABYBgAAAAAAAAIAAADRAAAAAAAAAAAAAABQBgAAAAAAAAIAAADQAAAAAAAAAAAAAABIBgAAAAAA'
-            b'AAIAAADPAAAAAAAAAAAAAABABgAAAAAAAAIAAADOAAAAAAAAAAAAAAA4BgAAAAAAAAIAAADNAAAAAAAAAAAAA'
-            b'AAwBgAAAAAAAAIAAADMAAAAAAAAAAAAAAAoBgAAAAAAAAIAAADLAAAAAAAAAAAAAAAgBgAAAAAAAAIAAADKAA'
-            b'AAAAAAAAAAAAAYBgAAAAAAAAIAAADJAAAAAAAAAAAAAAAQBgAAAAAAAAIAAADIAAAAAAAAAAAAAAAIBgAAAAA'
-            b'AAAIAAADHAAAAAAAAAAAAAAAABgAAAAAAAAIAAADGAAAAAAAAAAAAAAD4BQAAAAAAAAIAAADFAAAAAAAAAAAA'
-            b'AADwBQAAAAAAAAIAAADEAAAAAAAAAAAAAADoBQAAAAAAAAIAAADDAAAAAAAAAAAAAADgBQAAAAAAAAIAAADCA'
-            b'AAAAAAAAAAAAADYBQAAAAAAAAIAAADBAAAAAAAAAAAAAADQBQAAAAAAAAIAAADAAAAAAAAAAAAAAADIBQAAAA'
-            b'AAAAIAAAC/AAAAAAAAAAAAAADABQAAAAAAAAIAAAC+AAAAAAAAAAAAAAC4BQAAAAAAAAIAAAC9AAAAAAAAAAA'
-            b'AAACwBQAAAAAAAAIAAAC8AAAAAAAAAAAAAACoBQAAAAAAAAIAAAC7AAAAAAAAAAAAAACgBQAAAAAAAAIAAAC6'
-            b'AAAAAAAAAAAAAACYBQAAAAAAAAIAAAC5AAAAAAAAAAAAAACQBQAAAAAAAAIAAAC4AAAAAAAAAAAAAACIBQAAA'
-            b'AAAAAIAAAC3AAAAAAAAAAAAAACABQAAAAAAAAIAAAC2AAAAAAAAAAAAAAB4BQAAAAAAAAIAAAC1AAAAAAAAAA'
-            b'AAAABwBQAAAAAAAAIAAAC0AAAAAAAAAAAAAABoBQAAAAAAAAIAAACzAAAAAAAAAAAAAABgBQAAAAAAAAIAAAC'
-            b'yAAAAAAAAAAAAAABYBQAAAAAAAAIAAACxAAAAAAAAAAAAAABQBQAAAAAAAAIAAACwAAAAAAAAAAAAAABIBQAA'
-            b'AAAAAAIAAACvAAAAAAAAAAAAAABABQAAAAAAAAIAAACuAAAAAAAAAAAAAAA4BQAAAAAAAAIAAACtAAAAAAAAA'
-            b'AAAAAAwBQAAAAAAAAIAAACsAAAAAAAAAAAAAAAoBQAAAAAAAAIAAACrAAAAAAAAAAAAAAAgBQAAAAAAAAIAAA'
-            b'CqAAAAAAAAAAAAAAAYBQAAAAAAAAIAAACpAAAAAAAAAAAAAAAQBQAAAAAAAAIAAACoAAAAAAAAAAAAAAAIBQA'
-            b'AAAAAAAIAAACnAAAAAAAAAAAAAAAABQAAAAAAAAIAAACmAAAAAAAAAAAAAAD4BAAAAAAAAAIAAAClAAAAAAAA'
-            b'AAAAAADwBAAAAAAAAAIAAACkAAAAAAAAAAAAAADoBAAAAAAAAAIAAACjAAAAAAAAAAAAAADgBAAAAAAAAAIAA'
-            b'ACiAAAAAAAAAAAAAADYBAAAAAAAAAIAAAChAAAAAAAAAAAAAADQBAAAAAAAAAIAAACgAAAAAAAAAAAAAADIBA'
-            b'AAAAAAAAIAAACfAAAAAAAAAAAAAADABAAAAAAAAAIAAACeAAAAAAAAAAAAAAC4BAAAAAAAAAIAAACdAAAAAAA'
-            b'AAAAAAACwBAAAAAAAAAIAAACcAAAAAAAAAAAAAACoBAAAAAAAAAIAAACbAAAAAAAAAAAAAACgBAAAAAAAAAIA'
-            b'AACaAAAAAAAAAAAAAACYBAAAAAAAAAIAAACZAAAAAAAAAAAAAACQBAAAAAAAAAIAAACYAAAAAAAAAAAAAACIB'
-            b'AAAAAAAAAIAAACXAAAAAAAAAAAAAACABAAAAAAAAAIAAACWAAAAAAAAAAAAAAB4BAAAAAAAAAIAAACVAAAAAA'
-            b'AAAAAAAABwBAAAAAAAAAIAAACUAAAAAAAAAAAAAABoBAAAAAAAAAIAAACTAAAAAAAAAAAAAABgBAAAAAAAAAI'
-            b'AAACSAAAAAAAAAAAAAABYBAAAAAAAAAIAAACRAAAAAAAAAAAAAABQBAAAAAAAAAIAAACQAAAAAAAAAAAAAABI'
-            b'BAAAAAAAAAIAAACPAAAAAAAAAAAAAABABAAAAAAAAAIAAACOAAAAAAAAAAAAAAA4BAAAAAAAAAIAAACNAAAAA'
-            b'AAAAAAAAAAwBAAAAAAAAAIAAACMAAAAAAAAAAAAAAAoBAAAAAAAAAIAAACLAAAAAAAAAAAAAAAgBAAAAAAAAA'
-            b'IAAACKAAAAAAAAAAAAAAAYBAAAAAAAAAIAAACJAAAAAAAAAAAAAAAQBAAAAAAAAAIAAACIAAAAAAAAAAAAAAA'
-            b'IBAAAAAAAAAIAAACHAAAAAAAAAAAAAAAABAAAAAAAAAIAAACGAAAAAAAAAAAAAAD4AwAAAAAAAAIAAACFAAAA'
-            b'AAAAAAAAAADwAwAAAAAAAAIAAACEAAAAAAAAAAAAAADoAwAAAAAAAAIAAACDAAAAAAAAAAAAAADgAwAAAAAAA'
-            b'AIAAACCAAAAAAAAAAAAAADYAwAAAAAAAAIAAACBAAAAAAAAAAAAAADQAwAAAAAAAAIAAACAAAAAAAAAAAAAAA'
-            b'DIAwAAAAAAAAIAAAB/AAAAAAAAAAAAAADAAwAAAAAAAAIAAAB+AAAAAAAAAAAAAAC4AwAAAAAAAAIAAAB9AAA'
-            b'AAAAAAAAAAACwAwAAAAAAAAIAAAB8AAAAAAAAAAAAAACoAwAAAAAAAAIAAAB7AAAAAAAAAAAAAACgAwAAAAAA'
-            b'AAIAAAB6AAAAAAAAAAAAAACYAwAAAAAAAAIAAAB5AAAAAAAAAAAAAACQAwAAAAAAAAIAAAB4AAAAAAAAAAAAA'
-            b'ACIAwAAAAAAAAIAAAB3AAAAAAAAAAAAAACAAwAAAAAAAAIAAAB2AAAAAAAAAAAAAAB4AwAAAAAAAAIAAAB1AA'
-            b'AAAAAAAAAAAABwAwAAAAAAAAIAAAB0AAAAAAAAAAAAAABoAwAAAAAAAAIAAABzAAAAAAAAAAAAAABgAwAAAAA'
-            b'AAAIAAAByAAAAAAAAAAAAAABYAwAAAAAAAAIAAABxAAAAAAAAAAAAAABQAwAAAAAAAAIAAABwAAAAAAAAAAAA'
-            b'AABIAwAAAAAAAAIAAABvAAAAAAAAAAAAAABAAwAAAAAAAAIAAABuAAAAAAAAAAAAAAA4AwAAAAAAAAIAAABtA'
-            b'AAAAAAAAAAAAAAwAwAAAAAAAAIAAABsAAAAAAAAAAAAAAAoAwAAAAAAAAIAAABrAAAAAAAAAAAAAAAgAwAAAA'
-            b'AAAAIAAABqAAAAAAAAAAAAAAAYAwAAAAAAAAIAAABpAAAAAAAAAAAAAAAQAwAAAAAAAAIAAABoAAAAAAAAAAA'
-            b'AAAAIAwAAAAAAAAIAAABnAAAAAAAAAAAAAAAAAwAAAAAAAAIAAABmAAAAAAAAAAAAAAD4AgAAAAAAAAIAAABl'
-            b'AAAAAAAAAAAAAADwAgAAAAAAAAIAAABkAAAAAAAAAAAAAADoAgAAAAAAAAIAAABjAAAAAAAAAAAAAADgAgAAA'
-            b'AAAAAIAAABiAAAAAAAAAAAAAADYAgAAAAAAAAIAAABhAAAAAAAAAAAAAADQAgAAAAAAAAIAAABgAAAAAAAAAA'
-            b'AAAADIAgAAAAAAAAIAAABfAAAAAAAAAAAAAADAAgAAAAAAAAIAAABeAAAAAAAAAAAAAAC4AgAAAAAAAAIAAAB'
-            b'dAAAAAAAAAAAAAACwAgAAAAAAAAIAAABcAAAAAAAAAAAAAACoAgAAAAAAAAIAAABbAAAAAAAAAAAAAACgAgAA'
-            b'AAAAAAIAAABaAAAAAAAAAAAAAACYAgAAAAAAAAIAAABZAAAAAAAAAAAAAACQAgAAAAAAAAIAAABYAAAAAAAAA'
-            b'AAAAACIAgAAAAAAAAIAAABXAAAAAAAAAAAAAACAAgAAAAAAAAIAAABWAAAAAAAAAAAAAAB4AgAAAAAAAAIAAA'
-            b'BVAAAAAAAAAAAAAABwAgAAAAAAAAIAAABUAAAAAAAAAAAAAABoAgAAAAAAAAIAAABTAAAAAAAAAAAAAABgAgA'
-            b'AAAAAAAIAAABSAAAAAAAAAAAAAABYAgAAAAAAAAIAAABRAAAAAAAAAAAAAABQAgAAAAAAAAIAAABQAAAAAAAA'
-            b'AAAAAABIAgAAAAAAAAIAAABPAAAAAAAAAAAAAABAAgAAAAAAAAIAAABOAAAAAAAAAAAAAAA4AgAAAAAAAAIAA'
-            b'ABNAAAAAAAAAAAAAAAwAgAAAAAAAAIAAABMAAAAAAAAAAAAAAAoAgAAAAAAAAIAAABLAAAAAAAAAAAAAAAgAg'
-            b'AAAAAAAAIAAABKAAAAAAAAAAAAAAAYAgAAAAAAAAIAAABJAAAAAAAAAAAAAAAQAgAAAAAAAAIAAABIAAAAAAA'
-            b'AAAAAAAAIAgAAAAAAAAIAAABHAAAAAAAAAAAAAAAAAgAAAAAAAAIAAABGAAAAAAAAAAAAAAD4AQAAAAAAAAIA'
-            b'AABFAAAAAAAAAAAAAADwAQAAAAAAAAIAAABEAAAAAAAAAAAAAADoAQAAAAAAAAIAAABDAAAAAAAAAAAAAADgA'
-            b'QAAAAAAAAIAAABCAAAAAAAAAAAAAADYAQAAAAAAAAIAAABBAAAAAAAAAAAAAADQAQAAAAAAAAIAAABAAAAAAA'
-            b'AAAAAAAADIAQAAAAAAAAIAAAA/AAAAAAAAAAAAAADAAQAAAAAAAAIAAAA+AAAAAAAAAAAAAAC4AQAAAAAAAAI'
-            b'AAAA9AAAAAAAAAAAAAACwAQAAAAAAAAIAAAA8AAAAAAAAAAAAAACoAQAAAAAAAAIAAAA7AAAAAAAAAAAAAACg'
-            b'AQAAAAAAAAIAAAA6AAAAAAAAAAAAAACYAQAAAAAAAAIAAAA5AAAAAAAAAAAAAACQAQAAAAAAAAIAAAA4AAAAA'
-            b'AAAAAAAAACIAQAAAAAAAAIAAAA3AAAAAAAAAAAAAACAAQAAAAAAAAIAAAA2AAAAAAAAAAAAAAB4AQAAAAAAAA'
-            b'IAAAA1AAAAAAAAAAAAAABwAQAAAAAAAAIAAAA0AAAAAAAAAAAAAABoAQAAAAAAAAIAAAAzAAAAAAAAAAAAAAB'
-            b'gAQAAAAAAAAIAAAAyAAAAAAAAAAAAAABYAQAAAAAAAAIAAAAxAAAAAAAAAAAAAABQAQAAAAAAAAIAAAAwAAAA'
-            b'AAAAAAAAAABIAQAAAAAAAAIAAAAvAAAAAAAAAAAAAABAAQAAAAAAAAIAAAAuAAAAAAAAAAAAAAA4AQAAAAAAA'
-            b'AIAAAAtAAAAAAAAAAAAAAAwAQAAAAAAAAIAAAAsAAAAAAAAAAAAAAAoAQAAAAAAAAIAAAArAAAAAAAAAAAAAA'
-            b'AgAQAAAAAAAAIAAAAqAAAAAAAAAAAAAAAYAQAAAAAAAAIAAAApAAAAAAAAAAAAAAAQAQAAAAAAAAIAAAAoAAA'
-            b'AAAAAAAAAAAAIAQAAAAAAAAIAAAAnAAAAAAAAAAAAAAAAAQAAAAAAAAIAAAAmAAAAAAAAAAAAAAD4AAAAAAAA'
-            b'AAIAAAAlAAAAAAAAAAAAAADwAAAAAAAAAAIAAAAkAAAAAAAAAAAAAADoAAAAAAAAAAIAAAAjAAAAAAAAAAAAA'
-            b'ADgAAAAAAAAAAIAAAAiAAAAAAAAAAAAAADYAAAAAAAAAAIAAAAhAAAAAAAAAAAAAADQAAAAAAAAAAIAAAAgAA'
-            b'AAAAAAAAAAAADIAAAAAAAAAAIAAAAfAAAAAAAAAAAAAADAAAAAAAAAAAIAAAAeAAAAAAAAAAAAAAC4AAAAAAA'
-            b'AAAIAAAAdAAAAAAAAAAAAAACwAAAAAAAAAAIAAAAcAAAAAAAAAAAAAACoAAAAAAAAAAIAAAAbAAAAAAAAAAAA'
-            b'AACgAAAAAAAAAAIAAAAaAAAAAAAAAAAAAACYAAAAAAAAAAIAAAAZAAAAAAAAAAAAAACQAAAAAAAAAAIAAAAYA'
-            b'AAAAAAAAAAAAACIAAAAAAAAAAIAAAAXAAAAAAAAAAAAAACAAAAAAAAAAAIAAAAWAAAAAAAAAAAAAAB4AAAAAA'
-            b'AAAAIAAAAVAAAAAAAAAAAAAABwAAAAAAAAAAIAAAAUAAAAAAAAAAAAAABoAAAAAAAAAAIAAAATAAAAAAAAAAA'
-            b'AAABgAAAAAAAAAAIAAAASAAAAAAAAAAAAAABYAAAAAAAAAAIAAAARAAAAAAAAAAAAAABQAAAAAAAAAAIAAAAQ'
-            b'AAAAAAAAAAAAAABIAAAAAAAAAAIAAAAPAAAAAAAAAAAAAABAAAAAAAAAAAIAAAAOAAAAAAAAAAAAAAA4AAAAA'
-            b'AAAAAIAAAANAAAAAAAAAAAAAAAwAAAAAAAAAAIAAAAMAAAAAAAAAAAAAAAoAAAAAAAAAAIAAAALAAAAAAAAAA'
-            b'AAAAAgAAAAAAAAAAIAAAAKAAAAAAAAAAAAAAAYAAAAAAAAAAIAAAAJAAAAAAAAAAAAAAAQAAAAAAAAAAIAAAA'
-            b'IAAAAAAAAAAAAAAAIAAAAAAAAAAIAAAAHAAAAAAAAAAAAAAAAAAAAAAAAAAIAAAAFAAAAAAAAAAAAAABEAAAA'
-            b'AAAAAAIAAAAlAQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAgnsB/wAKAAAACAAAAOIPABl5AAAAAAAAACEAAABiDgAveD8AAAAAAAAAg'
-            b'gMA4g8AgngEAAEAAAAAAAAAAMYPAAx4AADfAAAAcETwBADkLwAZeAf/BQAAAAAWAQAA5A8AHHgAAAAAAABw4X'
-            b'QAANIPABmJAwAAAAAAAIgAAABiDgACiAIAAAQAAAAPAAAA4g8Ahng/AAAAAAAAAAAAAMoPAJCIBAQAABAAP+H'
-            b'/DwDIDwCZiAUECwAAAD8GAAgA5A8AmYgEBAEAAAA/BgAIAOIPABGCAgMCAAAA/8COBwDkLwAZeAP/BwAAAAAW'
-            b'AQAAxg8AJIgEBwgAAAACAo4HAOIPABJ4AgAfAAAA/8COBwDiDwAYeQAAAAAAAAAAAAAAxg8AyiIGBAAAAAAAA'
-            b'A4AAOIPAIZ4PwAAAAAAAAACAADYDwCylT8GBAAAAAABAAgAogIAGHkAAAAAAAAAAAAAAOIPABh5AAAAAAAAAA'
-            b'AAAADiDwAceAAAAAAAAHDhdAAA4g8AgngEAAIAAAAAAAAAAOQvAJCIBAQAABAAP+H/DwDIDwCZiAUECwAAAD8'
-            b'GAAgA5A8AmYgEBAEAAAA/BgAIAMgPAMoiBgQAAAAAAAAOAADiDwCGeD8AAAAAAAAAAAAA2A8AsoU/BgQ4AAAA'
-            b'AQAIAKICABh5AAAAAAAAAAAAAADiDwAdewAAAAAAAAAAAQAA4k8ADHIAA/8AAABwUvADAMoPALl6HAAAggAAA'
-            b'AoAAADQDwBHiSwARAAAAAAAgAMA6i8ASHkAAAAAAAAAAIADAPIPAMh5AADoAAAAAAYACABkDgAceAAAAAAAAA'
-            b'jw8AMA2i8AR4nwAPz//////4MDAOoPAB17AAAAgIQAACAAAADwDwAdewAAAIDEAAAAAQAA4g8ADHIAAv8AAAB'
-            b'wUvQDAMoPALl6BAAAjgAAAAgAAADQDwAZqQYAAAAAAACIAAAAYg4AAqgFAAAEAAAADwAAAMgPABGiBQYFAAAA'
-            b'/8COBwDKLwCEqQQFAHAAAAAIAAAAaA4AiXUGBP8fAAAAAA4AAGIuAB17AAAAgIQAACAAAADsDwAMfAAGBAAAA'
-            b'HBg8AsA2i8ARwnUAEAAAAAAAIADAOoPAMN5BQAAAAAAAIgAAABiDgCCeAcAAAQAAAAAAAAA4g8AJHgEAwAgAA'
-            b'D/AI4HAOIPALl6BAAAiQAAAAgAAADiDwASeAcHAwAAAP/AgAcA4g8AkHgEBH8AAAA/4P8PAOQPABJ4BAQAIAA'
-            b'A/8COBwDiDwCCewX/AMAAAAAIAAAAog4AHHgAAAAAAABwIXIAAOIPAIJ8FQA/AAAAAAAACADiDwC5eh4AAGYA'
-            b'AAAKAAAA4g8AgngTAEAAAEAAAAAAAOIPAJFyBwUHAAAAP8CODwDELwCZeAU/HwAAAAQUAQgA5A8AkHgGBwAMA'
-            b'gA/4P8PAOQPACR+Cf8HAAAA/wCODwDiDwCQeAgHAAwBAD/g/w8A4g8AIHgFBTuquD8AAEEAAOJPAJJ4Bgbw//'
-            b'8AP8CODwDkDwAQeAQEAAwAAAng/wcA4g8AkngICPD//wA/wI4PAOIPAMpyDQUAAAAAAAAOAADiDwCRcgUFBAA'
-            b'AAD84jw8A4g8AEngEBPD//wD/wI4HAOIPAJl4Dz8EAAAABhYBCADEDwCZeBA/BAAAAAgWAQgA4g8AGXgE/wQA'
-            b'AAAEFgEAAOIPAJl4Dj8HAAAABRQBCADkDwCSeBIPAAAABD/8jg8A4g8AEngIBAAAAAL//I4HAOIPAJJ4FBAAA'
-            b'AABP/yODwDiDwCCfAQAPwAAAAAAAAgA4g8AgnwGAD8AAAAAAAAIAOIPAIJ8BQA/AAAAAAAACADSDwDKcggGAA'
-            b'AAAAAADgAA4g8AuXoKAACQAAAACgAAAOIPALl6FgAAkgAAAAoAAADiDwCCewz/AOAAAAAKAAAAYg4AGXgJ/wE'
-            b'AAAAAFgEAAOIPAJFyEQUHAAAAPxiODwDiDwAkdA//AACA//8AjgcA4g8AAngOAAAAgP8ADwAAAOQPAAV4WAAA'
-            b'AAAAAP8BAADkDwAFeFoAAAAAAAD/AQAAxA8ABXhcAAAAAAAA/wEAAOQPAAV4XgAAAAAAAP8BAADkDwAFeGAAA'
-            b'AAAAAD/AQAA4g8AmXgICAEAAAA/BgAIAOIPAAV4YgAAAAAAAP8BAADkDwAFeGQAAAAAAAD/AQAA5A8ABXhmAA'
-            b'AAAAAA/wEAAOIPAKVyCAgLAAAAPwCODwDiDwDKcgsGAAAAAAAADgAAxA8ABXhoAAAAAAAA/wEAAOQPAAV4agA'
-            b'AAAAAAP8BAADiDwCZcgo/CgAAAAkWAQgA4g8ABXhsAAAAAAAA/wEAAOQPAAV4bgAAAAAAAP8BAADiDwC5eggA'
-            b'AI8AAAAIAAAA4g8AkHIMCj8AAAA/4f8PAOIPAAV4cAAAAAAAAP8BAADiDwC5egkAAJQAAAAIAAAA4g8ABXhyA'
-            b'AAAAAAA/wEAAMQPAAV4dAAAAAAAAP8BAADkDwAFeHYAAAAAAAD/AQAA4g8ApHIMDAgAAAALAo4PAOIPAAV4eA'
-            b'AAAAAAAP8BAADkDwAFeHoAAAAAAAD/AQAA5A8ABXh8AAAAAAAA/wEAAOIPAJl4CAwBAAAAPwYACADiDwAFeH4'
-            b'AAAAAAAD/AQAAxA8ABXiAAAAAAAAA/wEAAOQPAAV4ggAAAAAAAP8BAADiDwClcggICQAAAD8Ajg8A4g8ABXiE'
-            b'AAAAAAAA/wEAAOQPAAV4hgAAAAAAAP8BAADiDwAkcoj//wAAAP8AjgcA4g8AmXILPxcAAAAJFgEIAMgPAJByC'
-            b'As/AAAAP+H/DwDIDwCkcgwIFgAAAAwCjg8Axg8AuXoWAADeAAAACgAAAOIPAJl4DAwHAAAAPwYACADkDwClcg'
-            b'gKFgAAAD8Ajg8AyA8AJH4E/wwAAAD/AI4PAOIPAKRyCgoXAAAACQKODwDkDwAkfgX/CQAAAP8Ajg8A5A8AEng'
-            b'JBHAAAAAJ+I4HAOQPAAJ8BAAIAAAAAA8ACADiDwAkfgX/CgAAAP8Ajg8A4g8AEXIKAgkAAAD/8I8HAOIPALl6'
-            b'CAAA4gAAAAoAAADEDwAlfAQMCwAAAAQAjg8A4i8AGXgL/x8AAAAKFAEAAOQPABJ4DAMBAAAA/8COBwDiDwAkf'
-            b'AUNCwAAAAUCjg8A5A8AJHwLCwgAAAD/Ao4PAOIPAAx4AAwBAAAAcFD2AwDiDwAlfAQKCAAAAAQAjg8A4g8EkH'
-            b'gIDP8AAAA/4P8PAOIPAAV4DAAAAAAAAP8BAADiDwCQeAwMgAAAAD/g/w8A4g8AJHwRCgkAAAALAo4PAOIPAJl'
-            b'4CT8fAAAACBQBCADIDwCRcgkJCAAAAD84jw8AyA8AmXgJPwcAAAAJFAEIAMgPAIxyAAkOAAAAcGLwCwDWDwC5'
-            b'CgwAAIkAAAAIAAAA5A8AjHgADAEAAABwYvILAOQPAJB4CAx/AAAAP+D/DwDiDwAduwAAAABEAQAgAAAA7A8AH'
-            b'HgAAAAAAAAY6PADAOIPAJl4CT8fAAAACBQBCADIDwCRcgkJCAAAAD84jw8AyA8AmXgJPwcAAAAJFAEIAMgPAE'
-            b'cJNAAAAAAAAACAAwDwDwCMeAAEAQAAAHBA8AsA5A8AjHIABT8AAABwUvQLAOQPAId4CD8BAAAAAAAADADkDwC'
-            b'MeAAEAwAAAHBg8AsA5A8Ah3gFPwEAAAAAAAAJAOQPACR+C/8IAAAA/wCODwDiDwCQeAgEAQAAAD/g/w8AyA8A'
-            b'GXgLCx8AAAD/BgAAAOIPAIdyBAg/AAAAAAAADADGDwCndQD/CwAAAFEBAAgAZA4ARwkIAAAAAAAAAIADAO4vA'
-            b'Kd1AP8LAAAAUQEACABkDgBHiQAATAAAAAAAgAMA6i8AHHgAAAAAAAAY6PADAOIPAB17AAAAAIQBAAABAADiDw'
-            b'Akcon//wAAAP8AjgcA4g8ABXiKAAAAAAAA/wEAAOQPAAV4jAAAAAAAAP8BAADkDwAFeI4AAAAAAAD/AQAA5A8'
-            b'ABXiQAAAAAAAA/wEAAOQPAAV4kgAAAAAAAP8BAADEDwAFeJQAAAAAAAD/AQAA5A8ABXiWAAAAAAAA/wEAAOQP'
-            b'ABByCwURAAAA/+D/BwDiDwBHCSAALAAAAAAAgAMA7A8AJHQP/wAAgP//AI4HAOIPAAV4DAAAAAAAAP8BAADiD'
-            b'wAkdA7/AACA//8AjgcA4g8AgnwMAD8AAAAAAAAIAOIPACRyWP//AAAA/wCOBwDiDwC5egoAAMEAAAAIAAAAzA'
-            b'8AjHgAFQEAAABwQPALAOIPACR+Ef8TAAAA/wCODwDiDwCQeBYVAQAAAD/g/w8A5A8Ah3gIPwEAAAAAAAAMAOQ'
-            b'PAIx4ABUDAAAAcGDwCwDIDwACfBAACAAAAAAPAAgA4g8AkXIIBgcAAAA/GI4PAOQPAIdyFRY/AAAAAAAADADi'
-            b'DwAZeBAQHwAAAP8GAAAAyA8AynIXEAAAAAAAAA4AAOIPACRyEP//AAAACACOBwDYDwAkfhL/FwAAAP8Ajg8Ay'
-            b'A8Ap3UA/xIQAABIAQAIAGQOAEcJDAAAAAAAAACAAwDqLwACfBIAFwAAAAAPAAgAyA8Ap3UA/xIQAABIAQAIAG'
-            b'QOAEeJjABIAAAAAACAAwDqLwDKchgQAAAAAAAADgAA4g8AxXkAAAAAAAAAAAAAAOIPAMpyGREAAAAAAAAOAAD'
-            b'iDwCCfBoAFAAAAAAAAAgA4g8AgnwbABMAAAAAAAAIAOIPADZ4EAgCAAAAAAAAAADiDwCSeBYQAAAAAT/8jg8A'
-            b'4g8AJH4R/xMAAAD/AI4PAMYPAJB4FhYACAAAP+DxDwDKDwDweRgYAADgAf8YcAwA4g8AynIYEAAAAAAAAA4AA'
-            b'OIPAJB4GhQCAAAAP+D/DwDiDwDKchkRAAAAAAAADgAA4g8AgnwbABMAAAAAAAAIAOIPADZ4EAgEAAAAAAAAAA'
-            b'DiDwACfBEAEwAAAAAPAAgA1A8A8HkYGAAA4AEYGHAIAOIPAMpyGBAAAAAAAAAOAADiDwCQeBoUBAAAAD/g/w8'
-            b'A4g8AynIZEQAAAAAAAA4AAOIPAIJ8GwATAAAAAAAACADiDwA2eBAIBgAAAAAAAAAA5A8AJH4R/xMAAAD/AI4P'
-            b'ANIPAPB5GBgAAOABGBhwCADiDwDKchgQAAAAAAAADgAA4g8AkHgaFAYAAAA/4P8PAOIPAMpyGREAAAAAAAAOA'
-            b'ADiDwCCfBsAEwAAAAAAAAgA4g8ANngQCAAEAAAAAAAAAOIPAAJ8EQATAAAAAA8ACADUDwDweRgYAADgARgYcA'
-            b'gA4g8AynIYEAAAAAAAAA4AAOIPAJB4GhQABAAAP+D/DwDiDwDKchkRAAAAAAAADgAA4g8AgnwbABMAAAAAAAA'
-            b'IAOIPADZ4EAgCBAAAAAAAAADkDwAkfhH/EwAAAP8Ajg8A0g8A8HkYGAAA4AEYGHAIAOIPAMpyGBAAAAAAAAAO'
-            b'AADiDwCQeBoUAgQAAD/g/w8A4g8AynIZEQAAAAAAAA4AAOIPAIJ8GwATAAAAAAAACADiDwA2eBAIBAQAAAAAA'
-            b'AAA4g8AAnwRABMAAAAADwAIANQPAPB5GBgAAOABGBhwCADiDwDKchgQAAAAAAAADgAA4g8AkHgaFAQEAAA/4P'
-            b'8PAOIPAMpyGREAAAAAAAAOAADiDwCCfBsAEwAAAAAAAAgA4g8ANngQCAYEAAAAAAAAAOQPACR+Ef8TAAAA/wC'
-            b'ODwDSDwDweRgYAADgARgYcAgA4g8AynIYEAAAAAAAAA4AAOIPAJB4GhQGBAAAP+D/DwDiDwDKchkRAAAAAAAA'
-            b'DgAA4g8AgnwbABMAAAAAAAAIAOIPACR+EP8XAAAA/wCODwDWDwDweRgYAADgARgYAAgA4g8AkHgYP0AAAEA/5'
-            b'H8IAOQPAIxyABQWAAAAcGDwCwDkDwCQeBYUAAgAAD/g/w8A5A8AjHIAExgAAAAAYfALAOQPAJB4GAn/////P+'
-            b'D/DwDIDwCMcgAMGAAAAHBi9AsAyg8AkAgWFAD4//8/4P8PAOIPABx4AAAAAAAAKPD4AwDMDwCCfBQAFgAAAAA'
-            b'AAAgA4g8AxXkAAACAAAAAAAEAAOQPAKcZ////SAAACAAQCADiDwCndQD/ECAAAEgBAAgApgIAR8kUAAgAAAAA'
-            b'AIADAOoPABl4EAABAAAA/wYAAADiLwAkfhH/DAAAAP8Ajg8Axg8AEngQEAYAAAD/wI4HAMoPACR4ERGAAAAAE'
-            b'AKOBwDkDwA2eBAKCAAAAAAAAAAA5A8ANngTEQgAAAAAAAAAAOIPBAxyABEKAAAAcEL8AwDkDwwQeBURCQAAAP'
-            b'/g/wcA5A8ADHIAEwoAAABwQvoDAOIPADZ4ExEQAAAAAAAAAADiDwAHfBgYCgAAAAAAAA8AxA8AB3weHgoAAAA'
-            b'AAAAPAOQPAAxyABUKAAAAcEL4AwDiDwg2eBUREQAAAAAAAAAA4g8ADHIAEwoAAABwQvwDAOIPADZ4ExEYAAAA'
-            b'AAAAAADiDwAHfBwcCgAAAAAAgA4A5A8AB3wiIgoAAAAAAIAOAOQPAAd8HR0KAAAAAAAADgDEDwAHfCMjCgAAA'
-            b'AAAAA4A5A8ADHIAFQoAAABwQvoDAOQPCAxyABMKAAAAcEL4AwDiDwA2eBMRIAAAAAAAAAAA4g8EEHgVERkAAA'
-            b'D/4P8HAOQPAAd8ICAKAAAAAAAADwDkDwAHfCYmCgAAAAAAAA8AxA8ADHIAFQoAAABwQvwDAOIPCDZ4FREhAAA'
-            b'AAAAAAADiDwAHfCEhCgAAAAAAgA4A5A8AB3wnJwoAAAAAAIAOAOQPAAxyABMKAAAAcEL6AwDiDwA2eBMRKAAA'
-            b'AAAAAAAA4g8AB3wkJAoAAAAAAAAOAOQPAAd8KioKAAAAAAAADgDEDwAMcgAVCgAAAHBC+AMA5A8IB3wlJQoAA'
-            b'AAAAAAPAOQPAAd8KysKAAAAAAAADwDkDwAQeBURKQAAAP/g/wcA5A8ADHIAEwoAAABwQvwDAOIPADZ4ExEwAA'
-            b'AAAAAAAADiDwAHfCgoCgAAAAAAgA4AxA8AB3wuLgoAAAAAAIAOAOQPAAxyABUKAAAAcEL6AwDiDwg2eBURMQA'
-            b'AAAAAAAAA4g8AB3wpKQoAAAAAAAAOAOQPAAd8Ly8KAAAAAAAADgDkDwAMcgATCgAAAHBC+AMA4g8ANngTETgA'
-            b'AAAAAAAAAOIPAAd8LCwKAAAAAAAADwDEDwAHfDIyCgAAAAAAAA8A5A8ADHIAFQoAAABwQvwDAOQPCBB4FRE5A'
-            b'AAA/+D/BwDkDwAHfC0tCgAAAAAAgA4A5A8AB3wzMwoAAAAAAIAOAOQPAAxyABMKAAAAcEL6AwDiDwA2eBMRQA'
-            b'AAAAAAAAAA4g8AB3wwMAoAAAAAAAAOAMQPAAd8NjYKAAAAAAAADgDkDwAMcgAVCgAAAHBC+AMA4g8INngVEUE'
-            b'AAAAAAAAAAOIPAAd8MTEKAAAAAAAADwDkDwAHfDc3CgAAAAAAAA8A5A8ADHIAEwoAAABwQvwDAOIPADZ4ExFI'
-            b'AAAAAAAAAADiDwAHfDQ0CgAAAAAAgA4AxA8AB3w6OgoAAAAAAIAOAOQPAAxyABUKAAAAcEL6AwDkDwgQeBURS'
-            b'QAAAP/g/wcA5A8AB3w1NQoAAAAAAAAOAOQPAAd8OzsKAAAAAAAADgDkDwAMcgATCgAAAHBC+AMA4g8ANngTEV'
-            b'AAAAAAAAAAAOIPAAd8ODgKAAAAAAAADwDEDwAHfD4+CgAAAAAAAA8A5A8ADHIAFQoAAABwQvwDAOIPCDZ4FRF'
-            b'RAAAAAAAAAADiDwAHfDk5CgAAAAAAgA4A5A8AB3w/PwoAAAAAAIAOAOQPAAxyABMKAAAAcEL6AwDiDwA2eBMR'
-            b'WAAAAAAAAAAA4g8AB3w8PAoAAAAAAAAOAMQPAAd8QkIKAAAAAAAADgDkDwAMcgAVCgAAAHBC+AMA5A8IEHgVE'
-            b'VkAAAD/4P8HAOQPAAd8PT0KAAAAAAAADwDkDwAHfENDCgAAAAAAAA8A5A8ADHIAEwoAAABwQvwDAOIPADZ4Ex'
-            b'FgAAAAAAAAAADiDwAHfEBACgAAAAAAgA4AxA8AB3xGRgoAAAAAAIAOAOQPAAxyABUKAAAAcEL6AwDiDwg2eBU'
-            b'RYQAAAAAAAAAA4g8AB3xBQQoAAAAAAAAOAOQPAAd8R0cKAAAAAAAADgDkDwAMcgATCgAAAHBC+AMA4g8ANngT'
-            b'EWgAAAAAAAAAAOIPAAd8REQKAAAAAAAADwDEDwAHfEpKCgAAAAAAAA8A5A8ADHIAFQoAAABwQvwDAOQPABB4F'
-            b'RFpAAAA/+D/BwDkDwAHfEVFCgAAAAAAgA4A5A8AB3xLSwoAAAAAAIAOAOQPAAd8SEgKAAAAAAAADgDEDwAHfE'
-            b'5OCgAAAAAAAA4A5A8ADHIAEwoAAABwQvoDAOIPCDZ4ExFwAAAAAAAAAADiDwAMcgAVCgAAAHBC+AMA4g8ANng'
-            b'VEXEAAAAAAAAAAOIPAAd8SUkKAAAAAAAADwDkDwAHfE9PCgAAAAAAAA8A5A8AB3xMTAoAAAAAAIAOAMQPAAd8'
-            b'UlIKAAAAAACADgDkDwAMcgATCgAAAHBC/AMA5A8IDHIAFQoAAABwQvoDAOQPAAd8TU0KAAAAAAAADgDkDwAHf'
-            b'FNTCgAAAAAAAA4A5A8AB3xQUAoAAAAAAAAPAMQPAAd8VlYKAAAAAAAADwDkDwAHfFFRCgAAAAAAgA4A5A8AB3'
-            b'xXVwoAAAAAAIAOAOQPAAxyABEKAAAAcGL4AwDkDwQMcgAREAAAAHBC/AMA5A8MDHIAERAAAABwYvoDAMQPABB'
-            b'4ExF4AAAA/+D/BwDiDwQ2eBEReQAAAAAAAAAA4g8AB3wZGQoAAAAAAAAOAOQPAAd8Hx8KAAAAAAAADgDkDwAH'
-            b'fBoaCgAAAAAAAA8A5A8ADHIAEwoAAABwQvgDAOQPCAxyABEKAAAAcEL8AwDEDwAHfBsbCgAAAAAAgA4A5A8AB'
-            b'3xUVAoAAAAAAAAOAOQPAAd8VVUKAAAAAAAADwDODwAJchAYGQAAAAAAgQcA5C8ACXITHB0AAAAAAIEHAOQPAA'
-            b'lyFCAhAAAAAACBBwDkDwAJchckJQAAAAAAgQcA5A8ACXIRGhsAAAAAAIEHAOQPAAlyEh4fAAAAAACBBwDEDwA'
-            b'JchUiIwAAAAAAgQcA5A8ACXIWJicAAAAAAIEHAOQPAAlymBATAAAAAACBBwDkDwAJcpsUFwAAAAAAgQcA5A8A'
-            b'CXKZERIAAAAAAIEHAOQPAAlymhUWAAAAAACBBwDEDwAJchAoKQAAAAAAgQcA5A8ACXITLC0AAAAAAIEHAOQPA'
-            b'AlyFDAxAAAAAACBBwDkDwAJchc0NQAAAAAAgQcA5A8ACXIRKisAAAAAAIEHAOQPAAlyEi4vAAAAAACBBwDEDw'
-            b'AJchUyMwAAAAAAgQcA5A8ACXIWNjcAAAAAAIEHAOQPAAlynBATAAAAAACBBwDkDwAJcp8UFwAAAAAAgQcA5A8'
-            b'ACXKdERIAAAAAAIEHAOQPAAlynhUWAAAAAACBBwDEDwAJchA4OQAAAAAAgQcA5A8ACXITPD0AAAAAAIEHAOQP'
-            b'AAlyFEBBAAAAAACBBwDkDwAJchdERQAAAAAAgQcA5A8ACXIROjsAAAAAAIEHAOQPAAlyEj4/AAAAAACBBwDED'
-            b'wAJchVCQwAAAAAAgQcA5A8ACXIWRkcAAAAAAIEHAOQPAAlyoBATAAAAAACBBwDkDwAJcqMUFwAAAAAAgQcA5A'
-            b'8ACXKhERIAAAAAAIEHAOQPAAlyohUWAAAAAACBBwDEDwAJchBISQAAAAAAgQcA5A8ACXITTE0AAAAAAIEHAOQ'
-            b'PAAlyFFBRAAAAAACBBwDkDwAJchdUVQAAAAAAgQcA5A8ACXIRSksAAAAAAIEHAOQPAAlyEk5PAAAAAACBBwDE'
-            b'DwAJchVSUwAAAAAAgQcA5A8ACXIWVlcAAAAAAIEHAOQPAAlyEBATAAAAAACBBwDkDwAJchcUFwAAAAAAgQcA4'
-            b'g8AJHIU//8AAAAPAI4HAOIPAAlyERESAAAAAACBBwDkDwAJchYVFgAAAAAAgQcAxA8ACXKYmJsAAAAAAIEHAO'
-            b'QPAAlymZmaAAAAAACBBwDkDwAJcp+cnwAAAAAAgQcA5A8ACXKenZ4AAAAAAIEHAOQPAAlyoKCjAAAAAACBBwD'
-            b'kDwAJchcQFwAAAAAAgQcAxA8ACXKhoaIAAAAAAIEHAOQPAAlyFhEWAAAAAACBBwDkDwAJcpiYnwAAAAAAgQcA'
-            b'5A8ACXIXoBcAAAAAAIEHAOQPAAlymZmeAAAAAACBBwDkDwAJchahFgAAAAAAgQcAxA8ACXIXmBcAAAAAAIEHA'
-            b'OQPAAlyFpkWAAAAAACBBwDGDwCJfxAXAB8gDAAADgAAaA4AiX8RFgAfIAwAAA4AAOIOAAlyEBcQAAAAAACBBw'
-            b'DkLwAJchIWEQAAAAAAgQcA4o8AJHIW//8AAAAOAI4HAOQPAIl/ERAAH0AMAAAOAABoDgCJfxMSAB9ADAAADgA'
-            b'A4g4ACXIREBEAAAAAAIEHAMQvAAlyExITAAAAAACBBwDGjwAgfBERDQAAAAAAQQgA5A8AIHwTEw0AAAAAAEEI'
-            b'AMYPAAlyDxEUAAAAAACBBwDkDwAJcg4TFgAAAAAAgQcA5A8AC3gADwAAgP8A0PkDAOQPAAt4AA4AAID/AND7A'
-            b'wDWDwAhQhQPFAAAAAABAQAA5A8EIVIWDhYAAAAAAQEAAOQPAAhzEQAUAAAAAAgAAADkAgAIcxAAFgAAAAAIAA'
-            b'AAYgkAHbsAAAAABAEAAAEAAPAPAB07AAAAAEQBAAABAADiDwAIchIP/wAAAAAAAAIA4g8AIHwVGA0AAAAAAEE'
-            b'IAOIPAAhyEw7/AAAAAACAAgDiDwAgfBkZDQAAAAAAQQgA4g8AIHwaGg0AAAAAAEEIAOIPACB8FBsNAAAAAABB'
-            b'CADiLwAgfBccDQAAAAAAQQgA4g8AIHwdHQ0AAAAAAEEIAOIPACFyFRIVAAAAAAEBAADiDwQhchkSGQAAAAABA'
-            b'QAA4g8EIXIXEhcAAAAAAQEAAOIPBCFyHRIdAAAAAAEBAADiDwAhchoTGgAAAAABAQAA4g8EIXIUExQAAAAAAQ'
-            b'EAAOIPAAhzFQAVAAAAAAgAAABiDgAgfB4eDQAAAAAAQQgA4g8AIHwWHw0AAAAAAEEIAOIPASByWFgRAAAAAAB'
-            b'BAADijwggcllZEQAAAAAAQQAA4g8AIXIeEx4AAAAAAQEAAOIPBCFyFhMWAAAAAAEBAADiDwAIcxgAGQAAAAAI'
-            b'AAAA4g4AIHwhIQ0AAAAAAEEIAOIPACByWloQAAAAAABBAADiDwogcltbEAAAAAAAQQAAxA8AIXIhEiEAAAAAA'
-            b'QEAAOIPAAhzGgAaAAAAAAgAAAAiDwAhch//FQAAAAAAAQAA4i8ACHMbABQAAAAACAAAAGYIACFyHxgfAAAAAA'
-            b'ABAADijwQ+chgYFQAAAP8QAAAA4g8AIHwVIA0AAAAAAEEIAMgPACFyFRIVAAAAAAEBAADiDwAIcxwAFwAAAAA'
-            b'IAAAAYgcAIXIU/xoAAAAAAAEAAOIPASB8IiINAAAAAABBCADiDwAgclxcEQAAAAAAQQAA4g8IIHJdXREAAAAA'
-            b'AEEAAOQPACFyIhMiAAAAAAEBAADiDwAIcx0AHQAAAAAIAAAAIg8AIXIgGxQAAAAAAAEAAOIvACB8FCMNAAAAA'
-            b'ABBCADiDwA+chkbGgAAAP8QAAAAxg8AIXIUExQAAAAAAQEAAOIPACB8FyQNAAAAAABBCADijwAIcxsAHgAAAA'
-            b'AIAAAAYg4AIXIaHxwAAAAAAAEAAOIPAiB8JSUNAAAAAABBCADiDwAgcl5eEAAAAAAAQQAA4g8IIHJfXxAAAAA'
-            b'AAEEAAOIPACFyFxIXAAAAAAEBAADiDwQhciUSJQAAAAABAQAA4g8ACHMWABYAAAAACAAAAOIOACFyHx0aAAAA'
-            b'AAABAADiDwU+chodHAAAAP8QAAAA4g8AIHwmJg0AAAAAAEEIAOIPACByYGARAAAAAABBAADiDwggcmFhEQAAA'
-            b'AAAQQAAxA8AIXImEyYAAAAAAQEAAOIPAAhzHAAVAAAAAAgAAAAiDwAhch0gGwAAAAAAAQAA4i8ACHMhACEAAA'
-            b'AACAAAAGYOACFyHRYdAAAAAAABAADijwQ+chsWGwAAAP8QAAAA4g8AIHwWJw0AAAAAAEEIAMgPACFyFhMWAAA'
-            b'AAAEBAADiDwAIcyIAIgAAAAAIAAAA4g4AIXIeHxwAAAAAAAEAAOIPASB8FSgNAAAAAABBCADiDwAgfCkpDQAA'
-            b'AAAAQQgA4g8AIHJiYhAAAAAAAEEAAOIPCCByY2MQAAAAAABBAADiDwAhchUSFQAAAAABAQAA4g8EIXIpEikAA'
-            b'AAAAQEAAOIPAAhzHwAUAAAAAAgAAAAiBwAhch4hHgAAAAAAAQAA4i8EPnIcIRwAAAD/EAAAAOIPACB8KioNAA'
-            b'AAAABBCADiDwAgcmRkEQAAAAAAQQAA4g8IIHJlZREAAAAAAEEAAMQPACFyKhMqAAAAAAEBAADiDwAIcxcAFwA'
-            b'AAAAIAAAAYg4AIXIUHSIAAAAAAAEAAOKPAAhzIAAlAAAAAAgAAADmDgAhciEfFAAAAAAAAQAA4g8BIHwUKw0A'
-            b'AAAAAEEIAOIPAD5yHR8iAAAA/xAAAADGDwAhchQTFAAAAAABAQAA4g8AIHwtLQ0AAAAAAEEIAOIPAAhzJgAmA'
-            b'AAAAAgAAAAiDwAhciMeFwAAAAAAAQAA4i8AIHJmZhAAAAAAAEEAAOIPCCByZ2cQAAAAAABBAADiDwAhci0SLQ'
-            b'AAAAABAQAA4g8ACHMfABYAAAAACAAAAGIIAD5yHiAXAAAA/xAAAADijwAgfBcsDQAAAAAAQQgA4g8AIXIjICM'
-            b'AAAAAAAEAAMYPACFyFxIXAAAAAAEBAADiDwAgfC4uDQAAAAAAQQgA4g8ACHMgABUAAAAACAAAAGIHACFyFiEm'
-            b'AAAAAAABAADiDwEgcmhoEQAAAAAAQQAA4g8IIHJpaREAAAAAAEEAAOIPACFyLhMuAAAAAAEBAADiDwAIcykAK'
-            b'QAAAAAIAAAAIg8AIXIhHxYAAAAAAAEAAOIvACB8Fi8NAAAAAABBCADiDwA+ch8fJgAAAP8QAAAAxg8AIXIWEx'
-            b'YAAAAAAQEAAOIPACB8FTANAAAAAABBCADijwAIcyoAKgAAAAAIAAAAYg4AIXIiIyAAAAAAAAEAAOIPAiB8MTE'
-            b'NAAAAAABBCADiDwAgcmpqEAAAAAAAQQAA4g8IIHJraxAAAAAAAEEAAOIPACFyFRIVAAAAAAEBAADiDwQhcjES'
-            b'MQAAAAABAQAA4g8ACHMjABQAAAAACAAAAOICACFyIikiAAAAAAABAADiDwU+ciApIAAAAP8QAAAA4g8AIHwyM'
-            b'g0AAAAAAEEIAOIPACBybGwRAAAAAABBAADiDwggcm1tEQAAAAAAQQAAxA8AIXIyEzIAAAAAAQEAAOIPAAhzFw'
-            b'AXAAAAAAgAAAAiDwAhchQhKgAAAAAAAQAA4i8ACHMkAC0AAAAACAAAAGYOACFyJSMUAAAAAAABAADijwAgfBQ'
-            b'zDQAAAAAAQQgA4g8APnIhIyoAAAD/EAAAAMYPACFyFBMUAAAAAAEBAADiDwAgfDU1DQAAAAAAQQgA4g8ACHMu'
-            b'AC4AAAAACAAAAOIOACFyJyIXAAAAAAABAADiDwEgcm5uEAAAAAAAQQAA4g8IIHJvbxAAAAAAAEEAAOIPACFyN'
-            b'RI1AAAAAAEBAADiDwAIcyMAFgAAAAAIAAAAIgcAPnIiJBcAAAD/EAAAAOIvACB8FzQNAAAAAABBCADiDwAhci'
-            b'ckJwAAAAAAAQAAxg8AIXIXEhcAAAAAAQEAAOIPACB8NjYNAAAAAABBCADiDwAIcyQAFQAAAAAIAAAAYgMAIXI'
-            b'WJS4AAAAAAAEAAOKPACBycHARAAAAAABBAADiDwggcnFxEQAAAAAAQQAA4g8AIXI2EzYAAAAAAQEAAOIPAAhz'
-            b'MQAxAAAAAAgAAADiDgAhciUjFgAAAAAAAQAA4g8BIHwWNw0AAAAAAEEIAOIPAD5yIyMuAAAA/xAAAADGDwAhc'
-            b'hYTFgAAAAABAQAA4g8AIHwVOA0AAAAAAEEIAOIvAAhzMgAyAAAAAAgAAABiDgAhciYnJAAAAAAAAQAA4g8CIH'
-            b'w5OQ0AAAAAAEEIAOIPACBycnIQAAAAAABBAADiDwggcnNzEAAAAAAAQQAA4g8AIXIVEhUAAAAAAQEAAOIPBCF'
-            b'yORI5AAAAAAEBAADiDwAIcycAFAAAAAAIAAAAIgMAIXImMSYAAAAAAAEAAOKPBD5yJDEkAAAA/xAAAADiDwAg'
-            b'fDo6DQAAAAAAQQgA4g8AIHJ0dBEAAAAAAEEAAOIPCCBydXURAAAAAABBAADEDwAhcjoTOgAAAAABAQAA4g8AC'
-            b'HMXABcAAAAACAAAAOIOACFyFCUyAAAAAAABAADiLwAIcygANQAAAAAIAAAAZg4AIXIpJxQAAAAAAAEAAOIPAS'
-            b'B8FDsNAAAAAABBCADiDwA+ciUnMgAAAP8QAAAAxg8AIXIUExQAAAAAAQEAAOIPACB8PT0NAAAAAABBCADiDwA'
-            b'IczYANgAAAAAIAAAAIg8AIXIrJhcAAAAAAAEAAOKPACBydnYQAAAAAABBAADiDwggcnd3EAAAAAAAQQAA4g8A'
-            b'IXI9Ej0AAAAAAQEAAOIPAAhzJwAWAAAAAAgAAADiCAA+ciYoFwAAAP8QAAAA4i8AIHwXPA0AAAAAAEEIAOIPA'
-            b'CFyKygrAAAAAAABAADGDwAhchcSFwAAAAABAQAA4g8AIHw+Pg0AAAAAAEEIAOIPAAhzKAAVAAAAAAgAAABiAw'
-            b'AhchYpNgAAAAAAAQAA4g8BIHJ4eBEAAAAAAEEAAOIPCCByeXkRAAAAAABBAADiDwAhcj4TPgAAAAABAQAA4g8'
-            b'ACHM5ADkAAAAACAAAACIPACFyKScWAAAAAAABAADijwAgfBY/DQAAAAAAQQgA4g8APnInJzYAAAD/EAAAAMYP'
-            b'ACFyFhMWAAAAAAEBAADiDwAgfBVADQAAAAAAQQgA4i8ACHM6ADoAAAAACAAAAGIOACFyKisoAAAAAAABAADiD'
-            b'wIgfEFBDQAAAAAAQQgA4g8AIHJ6ehAAAAAAAEEAAOIPCCBye3sQAAAAAABBAADiDwAhchUSFQAAAAABAQAA4g'
-            b'8EIXJBEkEAAAAAAQEAAOIPAAhzKwAUAAAAAAgAAADiAgAhcio5KgAAAAAAAQAA4g8FPnIoOSgAAAD/EAAAAOI'
-            b'PACB8QkINAAAAAABBCADiDwAgcnx8EQAAAAAAQQAA4g8IIHJ9fREAAAAAAEEAAMQPACFyQhNCAAAAAAEBAADi'
-            b'DwAIcxcAFwAAAAAIAAAAIg8AIXIUKToAAAAAAAEAAOIvAAhzLAA9AAAAAAgAAABmDgAhci0rFAAAAAAAAQAA4'
-            b'o8AIHwUQw0AAAAAAEEIAOIPAD5yKSs6AAAA/xAAAADGDwAhchQTFAAAAAABAQAA4g8AIHxFRQ0AAAAAAEEIAO'
-            b'IPAAhzPgA+AAAAAAgAAADiDgAhci8qFwAAAAAAAQAA4g8BIHJ+fhAAAAAAAEEAAOIPCCByf38QAAAAAABBAAD'
-            b'iDwAhckUSRQAAAAABAQAA4g8ACHMrABYAAAAACAAAACIHAD5yKiwXAAAA/xAAAADiLwAgfBdEDQAAAAAAQQgA'
-            b'4g8AIXIvLC8AAAAAAAEAAMYPACFyFxIXAAAAAAEBAADiDwAgfEZGDQAAAAAAQQgA4g8ACHMsABUAAAAACAAAA'
-            b'GIDACFyFi0+AAAAAAABAADijwAgcoCAEQAAAAAAQQAA4g8IIHKBgREAAAAAAEEAAOIPACFyRhNGAAAAAAEBAA'
-            b'DiDwAIc0EAQQAAAAAIAAAA4g4AIXItKxYAAAAAAAEAAOIPASB8FkcNAAAAAABBCADiDwA+cisrPgAAAP8QAAA'
-            b'Axg8AIXIWExYAAAAAAQEAAOIPACB8FUgNAAAAAABBCADiLwAIc0IAQgAAAAAIAAAAYg4AIXIuLywAAAAAAAEA'
-            b'AOIPAiB8SUkNAAAAAABBCADiDwAgcoKCEAAAAAAAQQAA4g8IIHKDgxAAAAAAAEEAAOIPACFyFRIVAAAAAAEBA'
-            b'ADiDwQhckkSSQAAAAABAQAA4g8ACHMvABQAAAAACAAAACIDACFyLkEuAAAAAAABAADijwQ+cixBLAAAAP8QAA'
-            b'AA4g8AIHxKSg0AAAAAAEEIAOIPACByhIQRAAAAAABBAADiDwggcoWFEQAAAAAAQQAAxA8AIXJKE0oAAAAAAQE'
-            b'AAOIPAAhzFwAXAAAAAAgAAADiDgAhchQtQgAAAAAAAQAA4i8ACHMwAEUAAAAACAAAAGYOACFyMS8UAAAAAAAB'
-            b'AADiDwEgfBRLDQAAAAAAQQgA4g8APnItL0IAAAD/EAAAAMYPACFyFBMUAAAAAAEBAADiDwAgfE1NDQAAAAAAQ'
-            b'QgA4g8ACHNGAEYAAAAACAAAACIPACFyMy4XAAAAAAABAADijwAgcoaGEAAAAAAAQQAA4g8IIHKHhxAAAAAAAE'
-            b'EAAOIPACFyTRJNAAAAAAEBAADiDwAIcy8AFgAAAAAIAAAA4ggAPnIuMBcAAAD/EAAAAOIvACB8F0wNAAAAAAB'
-            b'BCADiDwAhcjMwMwAAAAAAAQAAxg8AIXIXEhcAAAAAAQEAAOIPACB8Tk4NAAAAAABBCADiDwAIczAAFQAAAAAI'
-            b'AAAAYgMAIXIWMUYAAAAAAAEAAOIPASByiIgRAAAAAABBAADiDwggcomJEQAAAAAAQQAA4g8AIXJOE04AAAAAA'
-            b'QEAAOIPAAhzSQBJAAAAAAgAAAAiDwAhcjEvFgAAAAAAAQAA4o8AIHwWTw0AAAAAAEEIAOIPAD5yLy9GAAAA/x'
-            b'AAAADGDwAhchYTFgAAAAABAQAA4g8AIHwVUA0AAAAAAEEIAOIvAAhzSgBKAAAAAAgAAABiDgAhcjIzMAAAAAA'
-            b'AAQAA4g8CIHxRUQ0AAAAAAEEIAOIPACByiooQAAAAAABBAADiDwggcouLEAAAAAAAQQAA4g8AIXIVEhUAAAAA'
-            b'AQEAAOIPBCFyURJRAAAAAAEBAADiDwAIczUAFAAAAAAIAAAA4gIAIXIySTIAAAAAAAEAAOIPBT5yMEkwAAAA/'
-            b'xAAAADiDwAgfFJSDQAAAAAAQQgA4g8AIHKMjBEAAAAAAEEAAOIPCCByjY0RAAAAAABBAADEDwAhclITUgAAAA'
-            b'ABAQAA4g8ACHMXABcAAAAACAAAACIPACFyFDFKAAAAAAABAADiLwAIczQATQAAAAAIAAAAYg4APnIxNUoAAAD'
-            b'/EAAAAOSPBCFyNTUUAAAAAAABAADiDwAgfBRTDQAAAAAAQQgAyA8AIXIUExQAAAAAAQEAAOIPAAhzTgBOAAAA'
-            b'AAgAAADiDgAgfDNUDQAAAAAAQQgA4g8AIHxVVQ0AAAAAAEEIAOIPACFyOTIXAAAAAAABAADiDwEgco6OEAAAA'
-            b'AAAQQAA4g8IIXI2EjMAAAAAAQEAAOIPBCFyVRJVAAAAAAEBAADiDwAgco+PEAAAAAAAQQAA4g8ACHM3ABYAAA'
-            b'AACAAAACIHACFyOTQ5AAAAAAABAADiLwQ+cjI0FwAAAP8QAAAA4g8AIHxWVg0AAAAAAEEIAOIPACB8ElcNAAA'
-            b'AAABBCADiDwAgcpCQEQAAAAAAQQAA4g8IIHKRkREAAAAAAEEAAOIPCCFyVhNWAAAAAAEBAADiDwAIczQAFQAA'
-            b'AAAIAAAAYg4AIXIWNU4AAAAAAAEAAOKPACFyEhMSAAAAAAEBAADiDwAIc1EAUQAAAAAIAAAA5A4AIXIWNxYAA'
-            b'AAAAAEAAOIPBT5yMzdOAAAA/xAAAADiDwAgcpKSEAAAAAAAQQAA4g8IIHKTkxAAAAAAAEEAAOIPAAhzNQBSAA'
-            b'AAAAgAAAAiDwAhcjg5NAAAAAAAAQAA4i8ACHMUABQAAAAACAAAAGYOACFyOFE4AAAAAAABAADijwQ+cjRRNAA'
-            b'AAP8QAAAA4g8AIHKUlBEAAAAAAEEAAOIPCCBylZURAAAAAABBAADiDwAIcxUANgAAAAAIAAAA4g4AIXITFjUA'
-            b'AAAAAAEAAMQPAQhzFgBVAAAAAAgAAAAiDwA+cjUUNQAAAP8QAAAA4i8EIXIXFBMAAAAAAAEAAOIPAB27AAAAA'
-            b'EQBACAAAADsDwAIc1YAVgAAAAAIAAAAZA4AHTsAAAAABAEAIAAAAOwPAAhzNwASAAAAAAgAAABiDwAhchM4FQ'
-            b'AAAAAAAQAA4o8APnI2FhUAAAD/EAAAAMYPASFyFhYTAAAAAAABAADiDwAhchQXVgAAAAAAAQAAyC8AIXITNxQ'
-            b'AAAAAAAEAAOIPBj5yNzdWAAAA/xAAAADiDwBHCQwAAAAAAAAAgAMA7E8AAnwSABcAAAAADwAIAMgPAKd1AP8S'
-            b'IAAASAEACABkDgBHiZAAIAAAAAAAgAMA6i8AIHKWlhAAAAAAAEEAAOIPCCByl5cQAAAAAABBAADiDwCQeBYSg'
-            b'AAAAD/g/w8A4g8AI3IMEQwAAAAWAAEAAOIPAIJ8FwATAAAAAAAACADiDwCQeAwMAQAAAD/g/w8A4g8AI3INEA'
-            b'0AAAATAAEAAOIPAMV5AAAAAAAAAAAAAADiDwCMcgAGPwAAAHBS9gsA5A8AjHIADAkAAABwYvQLAMQPAId4Bj8'
-            b'BAAAAAACACQDiDwDwfVgYEADgQVgYcAgA5g8AHHgAAAAAAAAo8PADAOIPAPB9WBwUAOBBWBhwCADiDwCQeBYS'
-            b'AAEAAD/g/w8A4g8AgnwXABMAAAAAAAAIANAPAPB9WCAUAOBBWBhwCADiDwCQeBYSgAEAAD/g/w8A4g8AgnwXA'
-            b'BMAAAAAAAAIANAPAPB9WCQUAOBBWBhwCADiDwCQeBYSAAIAAD/g/w8A4g8AgnwXABMAAAAAAAAIANAPAPB9WC'
-            b'gUAOBBWBhwCADiDwCQeBYSgAIAAD/g/w8A4g8AgnwXABMAAAAAAAAIANAPAPB9WCwUAOBBWBhwCADiDwCQeBY'
-            b'SAAMAAD/g/w8A4g8AgnwXABMAAAAAAAAIANAPAPB9WDAUAOBBWBhwCADiDwCQeBYSgAMAAD/g/w8A4g8AgnwX'
-            b'ABMAAAAAAAAIANAPAPB9WDQUAOBBWBgACADiDwCSeBYPAAAABD/8jg8AyA8AkHgWFgAIAAA/4PEPAMgPAJB4F'
-            b'z9AAABAP+R/CADkDwCMcgASFgAAAHBg8AsAyA8AjHIAExcAAAAAYfALAOIPAMV5AAAAgAAAAAABAADkDwCnGf'
-            b'///1gAAAgAEAgA4g8AkHgIEgAIAAA/4P8PAM4PAJAICBIA+P//P+D/DwDODwCCfBIACAAAAAAAAAgA4g8AR4n'
-            b'4AND//////4MDAOoPABx4AAAAAAAAGOjwAwDaDwBHCUAAAAAAAAAAgAMA6g8AJHgQAEAAAAD/AI4HAOIPAKcZ'
-            b'////OAAAEQAQCADiDwAkfhH/BwAAAP8Ajg8A5A8AJH4T/xMAAAD/AI4PAOIPABJ4EBAAIAAA/8COBwDIDwAQe'
-            b'BAQAAwAABHg/wcAyA8AEngQEPD//wD/wI4HAMgPABl4EP8EAAAAEBYBAADIDwASeBAQAAAAAv/8jgcAyA8AEH'
-            b'gREAAIAAD/4PkHAMgPAAxyAAgRAAAAcGDwAwDkDwAQeBD/QAAAQP/kfwIAyA8ADHIAExAAAAAAYfADAOIPADZ'
-            b'4EAgACAAAAAAAAADYDwA2CBAIAPj//wAAAAAAyA8AJHII//8AAAAQAI4HAM4PAEg5AAAAAAAAAACAAwDqDwCC'
-            b'eAgA/////wAAAAAA4g8AHTsAAAAARAEAIAAAAOwPAEd5qAgeAAAAAACACwDqDwCJfxEMAB8gDAAADgAAaA4Ai'
-            b'X8SDQAfIAwAAA4AAKIOACFyEREMAAAAAAABAADiLwACcgwA/wAAAAAPAAAA4g8AIXITEg0AAAAAAAEAAMZPAI'
-            b'l/EBEAH0AMAAAOAABoDgCJfxQTAB9ADAAADgAA4gQAIXIVERAAAAAAAAEAAOIvACR0Ef8AAID//wCOBwDIDwA'
-            b'LcgAV/wAAAABA8QMA2g8ACAMQABUAAAAADAAAAGIOAAgDEgAVAAAAABAAAAAiDwAgCBAQGHIxPwAAQQAAyC8A'
-            b'IwgPDxhyMT8QAAEAAOIPACQCDP//AAAAEgCOBwDGDwEkAhH//wAAAA8AjgcAzg8AEnj/AAMAAAD/wIAHAOIPA'
-            b'Ll6CAAAygAAAAgAAADiDwAQeAUKCAAAAP/g/wcA4g8EIXIUExQAAAAAAAEAAOKPAAx8AAoIAAAAcGZ2CADiDw'
-            b'AgclhYDAAAAAAAQQAA4g8IDHwABQgAAABwZnAIAOIPACByWVkMAAAAAABBAADiDwgLcgAU/wAAAABA+wMA4g8'
-            b'AIHJcXAwAAAAAAEEAAOIPCCByXV0MAAAAAABBAADiDwggcmBgDAAAAAAAQQAA4g8IIHJhYQwAAAAAAEEAAOIP'
-            b'CCByZGQMAAAAAABBAADiDwggcmVlDAAAAAAAQQAA4g8IIHJoaAwAAAAAAEEAAOIPCCByaWkMAAAAAABBAADiD'
-            b'wggchZsDAAAAAAAQQAA4g8IIHJtbQwAAAAAAEEAAOIPCIKLEv8A4gAAAAoAAABiTgAgciBwDAAAAAAAQQAA4g'
-            b'8IIHJxcQwAAAAAAEEAAOIPCCByInQMAAAAAABBAADiDwggcnV1DAAAAAAAQQAA4g8IIHIkeAwAAAAAAEEAAOI'
-            b'PCCByeXkMAAAAAABBAADiDwggciZ8DAAAAAAAQQAA4g8IIHJ9fQwAAAAAAEEAAOIPCCByKIAMAAAAAABBAADi'
-            b'DwggcoGBDAAAAAAAQQAA4g8IIHIqhAwAAAAAAEEAAOIPCCByhYUMAAAAAABBAADiDwggciyIDAAAAAAAQQAA4'
-            b'g8IIHKJiQwAAAAAAEEAAOIPCCByLowMAAAAAABBAADiDwggco2NDAAAAAAAQQAA4g8IIHKQkAwAAAAAAEEAAO'
-            b'IPCCBykZEMAAAAAABBAADiDwggcpSUDAAAAAAAQQAA4g8IIHKVlQwAAAAAAEEAAOIPAAhTCgAUAAAAAAwAAAC'
-            b'iDgCCixj/AMIAAAAKAAAA4g4AJHIP//8AAAD/AI4HAOIPABGCEBIEAAAA/xiIBwDiLwAkdAX/AACA//8AjgcA'
-            b'4g8AuXoIAACQAAAACgAAAOIPAD5yFm0WAAAA/xAAAADEDwARggwSCwAAABMcDwIA4g8ACFMPABQAAAAAEAAAA'
-            b'CIDAIK7Ev8AwgAAAAoAAABiDwA+ciBxIAAAAP8QAAAA5A8APnIidSIAAAD/EAAAAOQPAD5yJHkkAAAA/xAAAA'
-            b'DiDwAgWA0KGHIxPwAAQQAA4k8AGXgUBgEAAAD/BgAAAOQvAD5yJn0mAAAA/xAAAADiDwAjWAUOGHIxPw0AAQA'
-            b'A4g8AEngNAwEAAAD/wI4HAOIPACd8FBQJAAAA/wCODwDiDwA+ciiBKAAAAP8QAAAAxA8AEYIYEBgAAAD/EIoH'
-            b'AOKPACByWloPAAAAAABBAADiDwkgcltbDwAAAAAAQQAA4g8IIHJeXg8AAAAAAEEAAOIPCCByX18PAAAAAABBA'
-            b'ADiDwggcmJiDwAAAAAAQQAA4g8IIHJjYw8AAAAAAEEAAOIPCCByZmYPAAAAAABBAADiDwgRsgoEEgAAAP8QiA'
-            b'cA4g8CIHJnZw8AAAAAAEEAAOIPCCByamoPAAAAAABBAADiDwggcmtrDwAAAAAAQQAA4g8AEbILBBMAAAALFA8'
-            b'CAOIPACR4BA0EAAAA/wCOBwDEDwAgchduDwAAAAAAQQAA4g8IIHIebw8AAAAAAEEAAOIPCCByIXIPAAAAAABB'
-            b'AADiDwggcjBzDwAAAAAAQQAA4g8IIHIjdg8AAAAAAEEAAOIPCCByMncPAAAAAABBAADiDwggciV6DwAAAAAAQ'
-            b'QAA4g8IIHI0ew8AAAAAAEEAAOIPCCByJ34PAAAAAABBAADiDwggcjZ/DwAAAAAAQQAA4g8IIHIpgg8AAAAAAE'
-            b'EAAOIPCCByOIMPAAAAAABBAADiDwggciuGDwAAAAAAQQAA4g8IIHI6hw8AAAAAAEEAAOIPCCByLYoPAAAAAAB'
-            b'BAADiDwggcjyLDwAAAAAAQQAA4g8IIHIvjg8AAAAAAEEAAOIPCCByPo8PAAAAAABBAADiDwggcpKSDwAAAAAA'
-            b'QQAA4g8IIHKTkw8AAAAAAEEAAOIPCCBylpYPAAAAAABBAADiDwggcpeXDwAAAAAAQQAA4g8AEYIZEBkAAAAMF'
-            b'I8CAOIPACR4DACAAAAA/wCOBwDiDwAZeA//BAAAAAIWAQAA4g8AhrkAChEAAAAcGRAMAOIPABJ4BAT8////B+'
-            b'KOBwDEDwASeA0MgAcAAP/AjgcA4g8ANngTDwIAAAAAAAAAAOIPBBJ4DA8HAAAAAHiOBwDiDwQ2eBUPBAAAAAA'
-            b'AAAAA4g8EEXwEBAcAAAD/YI4PAOIPAIaJABgFAAAAHBkQDADiAwAQeA8PBgAAAP/g/wcA4g8AGnkAAACAAAAA'
-            b'AAAAAMgPABB4DQ0ADAMABOD/BwDkDwASeA4TBwAAAAB4jgcA5A8QEngQFQcAAAAAeI4HAOIPECR4GgwQAAAAD'
-            b'QKOBwDiDxASeBIPBwAAAAB4jgcA4g8AJHgbDhAAAAANAo4HAOIPED5yDFlYAAAA/xAAAADiDwAkeBwQEAAAAA'
-            b'0CjgcA4g8AEXIdEg0AAAD/II4HAOIPADZ4BQQADAMAAAAAAADiLwA+cg5dXAAAAP8QAAAAxA8APnINW1oAAAD'
-            b'/EAAAAOQPAD5yD19eAAAA/xAAAADkDwAZfB//CAAAABQWAQgA4g8ASHkAAAAAAAAAAIADAOoPAD5yEGFgAAAA'
-            b'/xAAAADiDwBEeAAaDAAAAAACAAAA4gMAPnISZWQAAAD/EAAAAOIPAJB4Fh4wAgAAP+DxDwDiDwA+chFjYgAAA'
-            b'P8QAAAA4g8AgnwJAD8AAAAAAAAIAOIPAD5yE2dmAAAA/xAAAADiDwCQchc/HwAAAD/kfwgA4g8APnIUaWgAAA'
-            b'D/EAAAAMQPAD5yFWtqAAAA/xAAAADiDwBEeAAbEAAAAAACAAAA4gUAPnIXHhcAAAD/EAAAAOQPAD5yITAhAAA'
-            b'A/xAAAADkDwA+ciMyIwAAAP8QAAAA4g8ARHgAHBQAAAAAAgAAAOIFAD5yJTQlAAAA/xAAAADkDwA+cic2JwAA'
-            b'AP8QAAAA4g8ARHgAHSAAAAAAAgAAAOIFAD5yKoUqAAAA/xAAAADEDwA+cik4KQAAAP8QAAAA4g8ARHgAGiQAC'
-            b'AAAAgAAAOIFAD5yKzorAAAA/xAAAADkDwA+ciyJLAAAAP8QAAAA5A8APnIujS4AAAD/EAAAAOIPAER4ABsoAA'
-            b'gAAAIAAADiBQA+ci08LQAAAP8QAAAA5A8APnIvPi8AAAD/EAAAAMQPAD5yDJGQAAAA/xAAAADkLwA+cg6VlAA'
-            b'AAP8QAAAA4g8ARHgAHCwACAAAAgAAAOIFAD5yDZOSAAAA/xAAAADkDwA+cg+XlgAAAP8QAAAA5A8AynIMHwAA'
-            b'AAAAAA4AAOQPABx4AAAAAAAAcPDwAwDiDwBEeAAdDAAIAAACAAAA4gUAknkAAAAAAAAAgAAAAOwDAMZzAAAAA'
-            b'AAAAAAAAABqLgAceAAAAAAAAHIU9gEA5A8AygIKCQAAAAAAAAYAANCPABx4AAAAAAAAchT2AQDkDwDKAggFAA'
-            b'AAAAAAFgAA0A8AHAgAAAAAAABw8PABAMoPALVzABYIAAAAAIABCADwJwBHCeQA/f//////kwMA6k8AynIMHwA'
-            b'AAAAAAA4AAOKPADZ4BAQAFAMAAAAAAADiDwAceAAAAAAAAHDw8AMA4g8AgngJAEAAAAAAAAAAANhPABx4AAAA'
-            b'AAAAchT2AQDkDwDKAgoJAAAAAAAABgAA0C8AHHgAAAAAAAByFPYBAOQPAMoCCAQAAAAAAAAWAADQDwAcCAAAA'
-            b'AAAAHDw8AEAyg8AtXMAFggAAAAAgAEIAPADAEcJ5AD9//////+TAwDqDwC3eQAAAAAAAAAAAAAA4gEAuXoIAA'
-            b'COAAAACAAAAOIvAB17AAAAgMQAAAABAADsDwCEqQb/B3AAAAAIAAgAaA4AiXUGBv8fAAAAAA4AAGIuAB17AAA'
-            b'AgIQAACAAAADsDwAMfAAGCAAAAHBg8AsA2i8AR4m0ALz//////4MDAOoPABp5AAAAgAAAAAAAAADIDwAYeQAA'
-            b'AAAAAAAAAAAA0A8AyHkAAOgAAAAABgAIAGQOABx4AAAAAAAACPDwAwDaLwBHifAA/P//////gwMA6g8ATXkAA'
-            b'AAAAAAAAIADAOoPAEh5AAAAAAAAAACAAwDyDwDIeQAAKAAAAAAFDggAQA4AEnj/AGAAAAD/wIAHANovAEcJ+A'
-            b'AMAAAAAACAAwDqDwAMcgAC/wAAAHBS8AMA2g8AGYkJAAAAAAAAiAAAAGIOAEcJMAAAAAAAAACAAwDqDwAZeQc'
-            b'AAAAAAAAAAAAAog4AhngEAAAAAAAAAY4DAOIPAIJ7Av8AlgAAAAoAAADiDgAAfQAABAAAAAAADggAog4ACX0F'
-            b'AAQAAAAAAAAIAOIOAAxyAAAHAAAAcCD0AwDaTwCoKQMCBQAAANzhHggAoo4AGXkEAAAAAAAAOQAAAOQOABJ8B'
-            b'AQEAAAA/8CODwDMjwAJcwQABAAAAAAAAAAA4g4AiXUHAwAfAAAAAA4AAOROACR4BwcBAAAABAKOBwDOjwBIeQ'
-            b'AAAAAAAAAAgAMA6g8AiXUHB/8fAAAAAA4AAKIOALl6BAAAjgAAAAgAAADiDwACiAAAAAQAAAAPAAAAyA8AEYI'
-            b'ACQAAAAD/wI4HAOIvAB17AAAAgIQAAAABAADiDwAMfAAHBAAAAHBg9AsAyk8AiIMAAAdwAAAACAAAAOQDAB17'
-            b'AAAAgMQAACAAAADsDwBHKZAADAAAAAAAgAMA6g8AuXoEAACJAAAACAAAAOIPAAJyAgD/AAAAAA8AAADiDwCQe'
-            b'AQEfwAAAD/g/w8A4g8AJHIO//8AAAD/AI4HAOIPAAJyCAD/AAAAAA8AAADiDwAkcgb//wAAAP8AjgcA4g8AmX'
-            b'gFPx8AAAAEFAEIAOIPACRyAP//AAAA/wCOBwDiLwC5egcAgIwAAAAEAAAA4g8AuXoaAABmAAAACgAAAOIPAJF'
-            b'yBQUEAAAAPziPDwDGDwC5egQAAIwAAAAIAAAA4g8AmXgFPwcAAAAFFAEIAOQPAJJ4BAT//wAAP8CODwDYDwAk'
-            b'eAMHAgAAAP8AjgcA4g8AuXoIAACQAAAACgAAAOIPALl6BgAAjwAAAAgAAADiDwBFeQAAIAQAAAAAgAMA4g8AJ'
-            b'3wDAwkAAAD/AI4PAMoPABl8Cf8IAAAAAxYBCADiDwC5eggAAJIAAAAKAAAAyA8AJHIE//8AAAAJCo4HAMgPAC'
-            b'R8AwQGAAAABwKODwDiDwC5egYAAJQAAAAIAAAAxg8AJHgEAwIAAAD/AI4HAMgPACd8BAQGAAAA/wCODwDiDwC'
-            b'CeAYAAAQAAAAAAAAAyA8AGXwK/wkAAAAEFgEIAMgPABByBAr/AAAA/+H/BwDKDwAkfAMECAAAAAMCjg8A4g8A'
-            b'w3kIAAAAAAAAiAAAAGYOACR4BQOAAAAA/wCOBwDIDwA2eAMF/wAAAAAAAAAA5A8ENngLBYAAAAAAAAAAAMYPA'
-            b'Bl4BP8fAAAAAxQBAADIDwARcgQEAwAAAP84jwcAyA8AGXgE/wcAAAAEFAEAAMgPAAx8AAQFAAAAcGL0CwDiDw'
-            b'CRcgYIBgAAAD/Ajg8A2C8AgisL/wCJAAAACAAAAGQOAAx4AAsBAAAAcGL0AwDaLwBHqaQAAAAAAAAAgAMA6k8'
-            b'ADHgABgIAAABwYPYDAOIPAEV5AQCAAAAAAACAAwDiDwARfAgCBgAAAP8Yjg8A5A8AB3gD/wEAAAAAAIABAMgP'
-            b'ABl4AwMfAAAA/wYAAADIDwCndQAIAzgAAH8BBggAZA4ARzkIAAAAAAAAAIADAOovAKd1AAgDOAAAfwEGCABkD'
-            b'gBHucwADAAAAAAAgAMA6i8AQXkBAAAAAAAAAIADAOoPAAIYBAAAgAAAAA8AAADiDwCQeA4acAAAAD/g8Q8A4g'
-            b'8AERwDAgYAAAD/eI4PAOIPAIJ4FgAAAAAAAAAAAADiDwCnGf8IBAAAAD8AAAgA4gMAyhIVCQAAAAAAAA4AAOI'
-            b'PAJByDz8bAAAAP+R/CADiDwDKEhQKAAAAAAAADgAA4g8AgngXAAAAABAAAAAAAOIPAMoSEwUAAAAAAAAOAADi'
-            b'DwSCfBIAPwAAAAAAAAgA4g8AyhIRCAAAAAAAAA4AAOIPBIJ4GAAAAAAAAAAAAADiDwDKEgsFAAAAAAAADgAA4'
-            b'g8ANhgEAwAMAAAAAAAAAOIvBMoSCQgAAAAAAAAOAADiDwA2GAMDAEwAAAAAAAAA4g8AyhINCQAAAAAAAA4AAO'
-            b'IPAIJ4GQAAAAAQAAAAAADiDwDKEhAEAAAAAAAADgAA4g8AgngKAEAAAAAAAAAAAOIPAMoSCAMAAAAAAAAOAAD'
-            b'EDwDKEgwKAAAAAAAADgAA5A8ADHgABgMAAABwYPYDAOIPBDZ4BgYBAAAAAAAAAADiDwAMcgAC/wAAAHBS+AMA'
-            b'yA8AB3IGBv8AAAAAAIAFAOIPALR1AA4QFgAAAJABCADiAwAHeAj/AQAAAAAAAAIAxg8AtHUADggYAAAAkAEIA'
-            b'OIDABh5AAAAAAAAAAAAAADGDwBBeQAAAAAAAAAAgAMA6i8ARXkAAJAHAAAAAIADAOgPAEep3AAEAAAAAACAAw'
-            b'DqDwC5eggAAIwAAAAEAAAA4g8ABn0NAAcAAAAAkCAIAGIOACR+D/8HAACA/wKODwDiDwAMfAD/BwAAAHBQ9As'
-            b'A4g8AJH4R/wQAAID/Ao4PAOQPADZ4Cwt/AAAAAAAAAADiDwAGfQwACAAAAACQEAgAog4ACHMNAA0AAAAAEAAA'
-            b'AGIuAAhzDAAMAAAAABAAAACiTgAQeAIN/v//D//g/wcAyC8ABXMDAAIAAAAA8CEAAOICADZ4BAz+//8PAAAAA'
-            b'ADITwAFcwUABAAAAADwIQAAIgUAAnICAP8AAAAADwAAAOIvACRyDw8DAAAA/wKOBwDkjwAkcgT//wAAAP8Ajg'
-            b'cA5E8AJ3IDAw8AAAACAI4HAMgPACRyDREFAAAA/wKOBwDkDwEncgMDCgAAAP8AjgcAyA8AJ3IFBQ0AAAAEAI4'
-            b'HAMgPACRyD///AAAAAwqOBwDkDwAncgUFCgAAAP8AjgcAyA8AJHIN//8AAAAFCo4HAOQPACR8Ag8HAAAACgKO'
-            b'DwDkDxAkfAoNBAAAAAoCjg8A5A8AJHIP//8AAAD/AI4HAOIPAAx8AAIHAAAAcGD6CwDkDwAMfAAKBAAAAHBg/'
-            b'AsA1g8AEFwCAgcAAID/4P8PAOQPADZsCgoEAACAAAAACADiDwAQWAMDAQAAAP/g/wcA4g8ANmgFBQEAAAAAAA'
-            b'AAAOIPAAx8AAIHAAAAcGD4CwDkDwAMfAAKBAAAAHBg9gsA5A8ADHwA/wQAAABwUPwLAOQPABl4Av8fAAAACxQ'
-            b'BAADIDwARcgICCwAAAP84jwcAxg8ANkgDAwEAAAAAAAAAAOIPABl4C/8HAAAAAhQBAADiDwA2OAUFAQAAAAAA'
-            b'AAAA4g8AEqwD/wcAAAD/M44PAOQPABLsBf8EAAAA/zOODwDODwAMeAAAAgAAAHBg9AMA4g8ARnkAAAAAAAAAA'
-            b'IADAOovAAd4Av8BAAAAAAAAAQDiDwBFeQEAgAAAAAAAgAMA4g8AEXwNDgYAAAD/GI4PAOQPABl4AgIfAAAA/w'
-            b'YAAADEDwACGAwAAIAAAAAPAAAA5A8Ap3UADQJIAAB/AQQIAGQOAEcpCAAAAAAAAACAAwDqLwCndQANAkgAAH8'
-            b'BBAgAZA4AR6mAAAgAAAAAAIADAOovAEF5AQAAAAAAAACAAwDqDwARfAoOBgAAAP94jg8A4g8Apxn/DQwQAAA/'
-            b'AAAIAOIDADYYEA0QAAAAAAAAAADiDwCQeA4asAAAAD/g8Q8A4g8AyhIVCQAAAAAAAA4AAOIPAIJ4FgAAAAAAA'
-            b'AAAAADiDwDKEhQFAAAAAAAADgAA4g8AkHIPPxsAAAA/5H8IAOIPAMoSEw8AAAAAAAAOAADiDwCCeBcAAAAAEA'
-            b'AAAAAA4g8AyhIREAAAAAAAAA4AAOIPADYYDAoADAEAAAAAAADiLwDKEgkQAAAAAAAADgAA4g8AgnwSAD8AAAA'
-            b'AAAAIAOIPAMoSDQkAAAAAAAAOAADiDwCCeBgAAAAAAAAAAAAA4g8AyhIQDAAAAAAAAA4AAOIPADYYDAoATAEA'
-            b'AAAAAADiDwDKEgwFAAAAAAAADgAA4g8AgngZAAAAABAAAAAAAOIPAMoSCw8AAAAAAAAOAADiDwCCeAoAQAAAA'
-            b'AAAAAAA4g8AyhIIDAAAAAAAAA4AAOIPAEV5AQBwAAAAAACAAwDsDwC0dQAOEBYAAACQAQgA7AMAtHUADggYAA'
-            b'AAkAEIAOIDAKd1AA0CWAAAfwEECACkDgBHKQgAAAAAAAAAgAMA6k8Ap3UADQJYAAB/AQQIAKQOAEepGAAIAAA'
-            b'AAACAAwDqTwBBeQEAAAAAAAAAgAMA6i8AAhgCAACAAAAADwAAAOIPADYYDAoADAIAAAAAAADiDwAQeAQEAQAA'
-            b'AP/g/wcA4g8ANhgKCgBMAgAAAAAAAOIPAKcZ/w0CIAAAPwAACADiAwCQeA4a8AEAAD/g8Q8A4g8AyhIQDAAAA'
-            b'AAAAA4AAOIPAIJ4FgAAAAAAAAAAAADiDwDKEhUJAAAAAAAADgAA4g8AkHIPPxsAAAA/5H8IAOIPAMoSFAMAAA'
-            b'AAAAAOAADiDwCCeBcAAAAAEAAAAAAA4g8AyhITDwAAAAAAAA4AAOIPAIJ8EgA/AAAAAAAACADiDwA2GAINIAA'
-            b'AAAAAAAAA4i8AyhIICgAAAAAAAA4AAOIPAIJ4GAAAAAAAAAAAAADiDwDKEg0JAAAAAAAADgAA4g8AgngZAAAA'
-            b'ABAAAAAAAOIPAMoSEQIAAAAAAAAOAADiDwSCeAoAQAAAAAAAAAAA4g8AyhIJAgAAAAAAAA4AAMQPAMoSDAMAA'
-            b'AAAAAAOAADkDwDKEgsPAAAAAAAADgAA4g8ENngPD4AAAAAAAAAAAOIPAAxyAAQLAAAAcGL4AwDkDwAMeAAAAw'
-            b'AAAHBg9AMA4g8ENngAAAEAAAAAAAAAAOIPAAxyAA7/AAAAcFL2AwDiDwC0dQAOEBYAAACQAQgA5gMAB3IAAP8'
-            b'AAAAAAAAFAMQPAAd4Dv8BAAAAAACAAQDiDwC0dQAOCBgAAACQAQgA5AMAR8nMAPj//////4MDAOoPAEF5AAAA'
-            b'AAAAAACAAwDqLwBHCTAAAAAAAAAAgAMA6g8AGXkHAAAAAAAAAAAAAGIOAIZ4CAAAAAAAAAGOAwDiDwCCewL/A'
-            b'JYAAAAKAAAAog4AAH0EAAgAAAAAAA4IAGIOAAl9BQAIAAAAAAAACACiDgAMcgAEBwAAAHAg9AMA2i8AqCkDAg'
-            b'UAAADc4R4IAKJOABl5CQAAAAAAADkAAABkDgASfAkJCAAAAP/Ajg8AyC8ACXMHAAkAAAAAAAAAAGIOAIl1BAM'
-            b'EHwAAAAAOAABkTgAkeAcEAQAAAAcCjgcAzi8ASHkAAAAAAAAAAIADAOoPAIl1Bwf/HwAAAAAOAABiDgC5eggA'
-            b'AI4AAAAIAAAA4g8AAnICAAgAAAAADwAAAOIPAB17AAAAgIQAAAABAADiDwAMfAAHCAAAAHBg9AsAyi8AiIkA/'
-            b'wdwAAAGCAAIAOQFAB17AAAAgMQAACAAAADsDwBHqagA8P//////gwMA6g8AHXsAAACAhAAAAAEAAOwPAEh5AA'
-            b'AAAAAAAACAAwDyDwDIeQAAKAAAAAAFDggAwG8ATXkAAAAAAAAAAIADAOoPACR+EP8RAAAA/wCODwDIDwCndQA'
-            b'QCwAAAH8BAAgAZA4AXYkAAICWmAAAAJADAOovAKeFABALAAAAfwAACABkDgBHiewA/P//////gwMA6i8AR3no'
-            b'ALD//////4MDAOoPACR+Ev8XAAAA/wCODwDkDwAkfhP/CAAAAP8Ajg8AyA8Ap3UAExIQAAB/AQAIAGQOAF2JA'
-            b'ACAlpgAAACQAwDqLwCnhQATEhAAAH8AAAgAZA4AR4noAPz//////4MDAOovAEd5WAC0//////+DAwDqDwACfB'
-            b'IAFwAAAAAPAAgA4g8AJH4V/wgAAAD/AI4PAMgPAKd1ABUSIAAAfwEACABkDgBdiQAAgJaYAAAAkAMA6i8Ap4U'
-            b'AFRIgAAB/AAAIAGQOAEeJ6AD8//////+DAwDqLwBHeVQA3P//////gwMA6g8ARXkAAIAAAAAAAIADAOIPACRy'
-            b'F///AAAADACOBwDiDwACeBkAHwAAAAAPAAAA4g8AJHQY/wEAAAD/AI4HAOQPACR0Fv///////wCOBwDODwBIc'
-            b'wgWAAAAAAAAwAMA6g8AiXMUFxgAAAwZAAYAAKQCABt5AAAAAAAAAACAAwDibwBBeQAAAAAAAAAAgAMA6g8AJH'
-            b'IR//8AAAAUAI4HAOIPAAJ4GAACAAAAAA8AAADiDwAkdBn/HwAAAP8AjgcA5A8AIXIREQwAAAAAAAEAAOIPACR'
-            b'0Fv///////wCOBwDkDwAkcgz//wAAAP8AjgcA5A8AJHIX//8AAAARAI4HAM4PAEhzCBYAAAAAAADAAwDqDwCJ'
-            b'cxQXGAAADBkABgAApAIAG3kAAAAAAAAAAIADAOJvAAJyFwANAAAAAA8AAADiDwAkdBj/AQAAAP8AjgcA5A8AJ'
-            b'HIQ//8AAAAUAI4HAM4PAEhzCBYAAAAAAADAAwDqDwCJcxQXGAAADBkABgAApAIAG3kAAAAAAAAAAIADAOJvAC'
-            b'FyFREQAAAAAAABAADiDwAkdBH/AACA//8AjgcAyA8AC3IAFf8AAAAAQPEDAOQPAAJ4GAACAAAAAA8AAADWDwA'
-            b'IAxAAFQAAAAAMAAAAogIAJHIS//8AAAAUAI4HAMgPACFyExINAAAAAAABAADkDwAIAxIAFQAAAAAQAAAA5AIA'
-            b'JHIX//8AAAATAI4HAM4PAEhzCBYAAAAAAADAAwDq7wCJcxQXGAAADBkABgAAZAgAG3kAAAAAAAAAAIADAOLvA'
-            b'SAIEBAYcjE/AABBAADIDwAjCA8PGHIxPxAAAQAAyA8AJAIR//8AAAAPAI4HAOIPAAICDAASAAAAAA8AAADiDw'
-            b'BHefAA3P//////gwMA7A8Ap3UACAM4AAB/AQYIAGQOAF25AACAlpgAAACQAwDqLwCntQAIAzgAAH8ABggAZA4'
-            b'AR7nwAPz//////4MDAOovAEd5IADw//////+DAwDqDwCndQANAkgAAH8BBAgAZA4AXakAAICWmAAAAJADAOov'
-            b'AKelAA0CSAAAfwAECABkDgBHqfAA/P//////gwMA6i8AR3lsAPT//////4MDAOoPAKd1AA0CWAAAfwEECABkD'
-            b'gBdqQAAgJaYAAAAkAMA6i8Ap6UADQJYAAB/AAQIAGQOAEep8AD8//////+DAwDqLwBHedQA9P//////gwMA6g'
-            b'8AR3n8APz//////4MDAMAPABh5AAAAAAAAAAAAAADADwAYeQAAAAAAAAAAAAAAwA8AGHkAAAAAAAAAAAAAAMA'
-            b'PABh5AAAAAAAAAAAAAADADwAYeQAAAAAAAAAAAAAAwA8AGHkAAAAAAAAAAAAAAMAPABh5AAAAAAAAAAAAAADA'
-            b'DwAYeQAAAAAAAAAAAAAAwA8AGHkAAAAAAAAAAAAAAMAPABh5AAAAAAAAAAAAAADADwAYeQAAAAAAAAAAAAAAw'
-            b'A8AGHkAAAAAAAAAAAAAAMAPABh5AAAAAAAAAAAAAADADwAYeQAAAAAAAAAAAAAAwA8AAAAAAAAAABBAAAAAAA'
-            b'AAAAAAAAQAAAAAAQAAAAAAAABAAAAAAAAAAAEAAAAAAAAAAAAAAgAAAABAAAAAAAAAAAEAAAAAAAAAAAAAAQA'
-            b'AAAAAAAAAQAAAAAAAAAAAAABAAAAAAEAAAAAAAAAAAAAAQIAAAAAAAAAAAAAAAAAAABAAAAAAQAAAAAAAAAAA'
-            b'AABACAAAABAAAAAIAAAACAAAAAAIAAAIAAAAAQAAABAAAAACAAAAAQAAAIAAAAAQAAAACAAAAAAIAAAEAAAAC'
-            b'AAAACAAAAAgAAAAAIAAAAQAAAACAAAACAAAAAgAAAAIAAAAgAAAAAQAAAAAgAAAAQAAABAAAAACAAAAEAAAAA'
-            b'EAAAAEAAAABAAAAAgAAAAIAAAABgAAAIAAAAAIAAAACAAAAEAAAAAQAAAAAAEAABAAAAAEAAAABAAAAAEAAAC'
-            b'AAAAABAAAACAAAAAAAgAAAgAAABAAAAAgAAAAAQAAAIAAAABAAAAAEAAAAAAMAwABAAAAEAAAAAgAAABAAAAA'
-            b'gAAAAIAAAAAIAAAAAQAAAAQAAAAEAAAAEAAAAAEAAAAIAAAAAgAAAIAAAAAgAAAABAAAAAgAAAAgAAAAQAAAA'
-            b'AIAAAAQAAAACAAAAAIAAAABAAAACAAAAAQAAAACAAAAAQAAAAEAAAAQAAAAEAAAAAgAAAAADAEACAAAAAIAAA'
-            b'ABAAAAAQAAABAAAAAQAAAAEAAAAAEAAAAEAAAACAAAACAAAAABAAAACAAAAIAAAAAAQAAAEAAAAAgAAABAAAA'
-            b'AEAAAAAQAAAAAgAAABAAAAAgAAABAAAAAACEAAIAAAACAAAAAAQAAAIAAAAACAAAAAEAAAEAAAAAADAMAEAAA'
-            b'AIAAAAAIAAAABAAAAAEAAAACAAAACAAAAIAAAAACAAAAgAAAAAgAAAABAAAAAgAAABAAAAABAAAA/////gQAA'
-            b'AAQAAAAAQAAAAAMAAAIAAAAEAAAAAQAAAAIAAAAAQAAAAEAAAADAAAAEAAAAAgAAAAIAAAAEAAAAIAAAAAAhA'
-            b'AAAgAAAAQAAAAQAAAAAgAAABAAAAAEAAAAgAAAAAQAAAAIAAAABAAAAAcAAAAEAAAACAAAAAgAAACAAAAAEAA'
-            b'AACAAAAAQAAAAAgAAAAEAAAAAgAAAgAAAAAEAAAAEAAAAQAgAABAAAABAAAAABAAAAEAAAAAAgAAAgAAAABAA'
-            b'AAAADAMACAAAABAAAAAIAAAAEAAAAACAAAAAAQAAIAAAAAgAAAAIAAAACAAAAAUAAABAAAAACAAAAAQAAAAQA'
-            b'AAAgAAAAAQAAAAQAAAACAAAAIAAAAABAAAAQAAAAAgAAAACAAAAQAAAABAAAAAQAAAAPgAAAAgAAAAEAAAAgA'
-            b'AAABAAAAACAAAAAAwCAAgAAAAQAAAABAAAAAEAAACAAAAAAAIAABAAAAACAAAACAAAAAEAAAACAAAABAAAAAg'
-            b'AAAAIAAAAEAAAAAQAAACAAAAAAgAAAAgAAAAAgAAAAQAAAIAAAACAAAAAEAAAAIAAAAAEAAAAAQAAAIAAAAAE'
-            b'AAAABAAAAIAAAAAgAQAAEAAAAIAAAAABAAAACAAAAAEAAAAABAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAEAAAADAAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAEAAAAAAAAAAvQMAAAAAAAAAAAAAAAAAAAEAAAAAAAAAAAAAAAAAAAALAAAAAwAAAAAAAAAAAAAAAAAAA'
-            b'AAAAACDBAAAAAAAAPQZAAAAAAAAAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAEwAAAAIAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAeB4AAAAAAADwGwAAAAAAAAIAAAAqAQAACAAAAAAAAAAYAAAAAAAAANECAAABAAAAAAAAAAAAAAAAAAA'
-            b'AAAAAAGg6AAAAAAAAYAAAAAAAAAAAAAAAAAAAAAEAAAAAAAAAAAAAAAAAAAApAAAABwAAAAAAAAIAAAAAAAAA'
-            b'AAAAAADIOgAAAAAAAKgAAAAAAAAAAAAAAAAAAAAEAAAAAAAAAAAAAAAAAAAAOQAAAAcAAABAAAABAAAAAAAAA'
-            b'AAAAAAAcDsAAAAAAAAgAAAAAAAAAAUAAAAIAAAABAAAAAAAAAAAAAAAAAAAAEkAAAAAAABwAAAAAAAAAAAAAA'
-            b'AAAAAAAJA7AAAAAAAAJAAAAAAAAAADAAAAAAAAAAQAAAAAAAAAAAAAAAAAAABSAAAAhgAAcAAAAAAAAAAAAAA'
-            b'AAAAAAAC0OwAAAAAAACQAAAAAAAAAAAAAAAAAAAAEAAAAAAAAAAAAAAAAAAAAygAAAAAAAHBAAAAAAAAAAAAA'
-            b'AAAAAAAA2DsAAAAAAABYAwAAAAAAAAMAAAAPAAAABAAAAAAAAAAAAAAAAAAAACwDAAABAABwAAAAAAAAAAAAA'
-            b'AAAAAAAADA/AAAAAAAAIAAAAAAAAAADAAAAAAAAAAQAAAAAAAAACAAAAAAAAABfAgAABAAAAEAAAAAAAAAAAA'
-            b'AAAAAAAABQPwAAAAAAAAAAAAAAAAAAAwAAAA8AAAAIAAAAAAAAABgAAAAAAAAA8wIAAAQAAABAAAAAAAAAAAA'
-            b'AAAAAAAAAUD8AAAAAAACgGgAAAAAAAAMAAAAOAAAACAAAAAAAAAAYAAAAAAAAABoDAAAEAAAAQAAAAAAAAAAA'
-            b'AAAAAAAAAPBZAAAAAAAAGAAAAAAAAAADAAAABAAAAAgAAAAAAAAAGAAAAAAAAADSAQAAAQAAAAIAAAAAAAAAA'
-            b'AAAAAAAAAAIWgAAAAAAAOAIAAAAAAAAAAAAAAAAAAAIAAAAAAAAAAAAAAAAAAAAXQAAAAEAAAAGAAAAAAAAAA'
-            b'AAAAAAAAAAAGMAAAAAAAAAXQAAAAAAAAMAAAAlAQAAgAAAAAAAAAAAAAAAAAAAAMIBAAABAAAAAwAAAAAAAAA'
-            b'AAAAAAAAAAADAAAAAAAAAsAQAAAAAAAAAAAAAAAAAAAgAAAAAAAAAAAAAAAAAAAA6AQAACAAAAEMAAAAAAAAA'
-            b'AAAAAAAAAACwxAAAAAAAAAAEAAAAAAAAAAAAAA8AAAAQAAAAAAAAAAAAAAAAAAAArAEAAAgAAAADAAAAAAAAA'
-            b'AAAAAAAAAAAsMQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAQAAAAAAAAAAAAAAAAAAAOMBAAAIAAAAAwAAAAAAAA'
-            b'AAAAAAAAAAALDEAAAAAAAABQAAAAAAAAAAAAAAAAAAAAQAAAAAAAAAAAAAAAAAAABIAwAAAQAAAEIAAAAAAAA'
-            b'AAAAAAAAAAACwxAAAAAAAAIAEAAAAAAAAAAAAAA8AAAAEAAAAAAAAAAAAAAAAAAAABgAAAAQAAABwzgAAAAAA'
-            b'AAAAAAAAAAAAAAAAAAAAAABQAQAAAAAAAFABAAAAAAAACAAAAAAAAAABAAAABAAAAHDOAAAAAAAAAAAAAAAAA'
-            b'AAAAAAAAAAAAFABAAAAAAAAUAEAAAAAAAAIAAAAAAAAAAEAAAAEAAAACFoAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-            b'AA4AgAAAAAAADgCAAAAAAAAAgAAAAAAAAAAQAAAAUAAAAAYwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAXQAAAAA'
-            b'AAABdAAAAAAAACAAAAAAAAAABAAAABgAAAADAAAAAAAAAAAAAAAAAAAAAAAAAAAAAALAEAAAAAAAAtQgAAAAA'
-            b'AAAIAAAAAAAAAAEAAAAEAAAAsMQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAgAQAAAAAAACABAAAAAAAAAgAAAAAA'
-            b'AAA"}]}}}'
-        ),
-        alignments=((1, 16), (2, 16), (3, 16), (4, 16)),
-    ),
-)
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
-register_overrides(
-    _graph,
-    # Name, axes and bits of an element of each operand.
-    shapes=(
-        ("q", ("b", "h", "s", "d"), 16),
-        ("k", ("b", "h", "s", "d"), 16),
-        ("v", ("b", "h", "s", "d"), 16),
-        ("o", ("b", "h", "s", "d"), 16),
-        ("stats", ("b", "h", "s", "d"), 32),
-    ),
-    # Name; whether strides follow; slot, axis and steps of each dim.
-    symbols=(
-        ("B", False, (0, 0, ()), (1, 0, ()), (2, 0, ()), (3, 0, ()), (4, 0, ())),
-        ("S_q", False, (0, 2, ()), (3, 2, ()), (4, 2, ())),
-        ("S_kv", False, (1, 2, ()), (2, 2, ())),
-    ),
-    is_unbounded=False,
-)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+        b'eNrtvdluI1u2IHZu3brubjQMNPxsGAU9lZHZzUGkkkqgYOyYyCAZJCPI4NQoCBSHIMVJKUoKUoUD3If+Jf+Of8If0'
+        b'F57iNijMnWq6trH1YcHR0lyxdpr2GvaI//4+59++unlD/CnVFnd3NRWi0VtVfmyvCne35er1WJpeXNfvZ5/Kc/+CM'
+        b'/8RP/8E/7zH7OPH8J++V/godPicXZ3fF0+PW0Wy//yuJsdXjB5/Ia0ST71nR7647/gxv8D/NmQ7/HHb3ePz08v/x7'
+        b'ePS8Pp+PTXZF8vTk8vjyTry2v3UWD0s0fcSub3+E/+OvNT9DE5l9xgwTw00+/hz//yr4j7W/+E/zpUHq/y+htVXql'
+        b'fxN6/5zRe1Xplf9N6P0+o3ck9P4d65avX7sv/xP+9uX570sPk3rB707Ps+cTofkfc5p9/J1IFz9NyBqJ/hMn+u/F7'
+        b'0SixHKIUvGX30iLYGCbw+a/w4tDtu9CXt+FHI2Qf8mEU6E/ZayoTBEZyNt78ndN/p7I3wWRQ+Dzlzz8+ksePn704V'
+        b'zA7yP8IRc3J2F5XPTNT9kfrhjaccp3vzN898+G736vf/eC//TvvnmcD0r2d4bmfmdoTv6OxqO77av3x9/JLP/OwHL'
+        b'+nUcD5P/80di4+V8f/umnzRS38d8wzv8Bf5aHZHNY/uH2Dy036rjtO9ur/6n0h/4gclFw1/pT8Q8Dv+3e2XV0F2Qf'
+        b'gj9d0zedP5WJ2jmrGy4h6Y/fZX822PdOGPB///7//BP96t9lX/3007/+dyHq5/13+r/+93/66S9X85fF4TBcPp02x'
+        b'8PV19vyl2Lx89Vpvl7uZ/m3lc9Xx8fl0+wZPtWfZo/rq69/uVptDrPd5m0ZHBfLq69Xccf3fNe5w4H/zhs5V5+vaA'
+        b'Q8XX39r3+5Osz2+KkSfL2YPc8Gl0f80Y6dTufOQQN0l8Up/MBmDzjlz7XP5erN51K59mfg6BlnG/z1TblUqXy+Ln+'
+        b'5qWHY5xJAN6fh5un5Zba7+rqa7U5L/I11Gc52L8v8m9fl/Nk+vhyer76W6CcH0/nP8AHCGdptksN+SaA3n6+elsen'
+        b'xfJpc0hyLgdup9+N7iK3Gzlu5Hfqd51ux736+XMuXPkfWbjrf2ThKv/IwlXfFY7IpksmyVWssG9/RRLdfFAiSZIfs'
+        b'g81zf8r3JeKv7BD4H9RkGq5Uq7VPt9Uq9c3eYcJklE5/r/ol1LpH0syoH6A7EYzWJ4BczQL2S2349x1e26EBn63ky'
+        b'e/O8ft25HfG3QjkDlkia/FcsSQhdMuizyn+WyXmfXp5T55J8PW3Q4wZ9/1un5nMPL77p0X94GqOdN++aiPfC4x3+a'
+        b'ekn/1q/CX2j+qu9z+D+4tjo/q3Q5qAwi+D1C/JfvNmHW+xcx5wnQ2P+4fZ0+b0/HAPIMS4H5hB727OuboZ+5QPh6B'
+        b'x5vF1dca/7JLxqvk21v49rh63s/O2PU+5OxdbxCgsc4zCfCTLB6SMZezPM1JKv75Z9JJXTZ90l/PHpfuYXa/Wy5oj'
+        b'wHL9V7cezquNjgo/OUKOKrDo30IBNgWSpUvldr1TeUL6fgq/QttwmPW7jjfsudKxXLlM/lzU/kz7sbk1Fs+kSeuvl'
+        b'KTudq/7J43QGm+PEH0yEziugw878mn7tMGxi9XX2FEkM6eHmnTGA7EgPOn5SJY7o9PF95y5bZUfR/efXzGzZWvyxW'
+        b'oKq7wHNIJ2lyY2ypitk/Lp9f3HiDiYVrRMtmcnqExgPUDLt/sbD/Psi8Z34P103K2OBla4RD8OCl8rh7nG2f5upkv'
+        b'feieG9xzg/ncedoA54TB08vj4/EJ3On42J69HOZr4lPPx+fZrr473s92wDN8BePE4m2tVrwuF4lyMeVo9rxsNd4Ae'
+        b'lsrFvGoa79UIPB4KYOA5NbLabRZPAONmyL2zV3ZnsFAjXbLTfm2VKnewMMwoptxpuGLBfkwxCzf4tYWhH/yuXRN2q'
+        b'dPdGhY6gx98Mw/NMrFIkSrKzqGxZZI3/nMWfZ80Iib2B6O9/b6CM2c8LPUaVqdrnU3mPTcOz4AJhpSwXwcTDhWwdm'
+        b'I2Qikw2bQ1jugDnQmyPE4u+yOswVmbrt8Oix3NFDR90x0Mhi+S5YH7P3Lxd0K+vbuAIHgdXlHpj1P+9vi3Wo3O63v'
+        b'Vo9Px8e7NNnvZ3er0s0dVsBd6e6mcobyH/9/B+/Opbt5MiuRN5RS8Q5HB/q+N3ua7Ym6jqvVaflMOXql0RokZXli9'
+        b'vx8IAEE5w4GrRTFDxXhQ/VG+PAFjP4Fh7dy7bZWrRRrX2qV22LltgI2B5BHSD/LuxnQvXo8bg7gQiINPIyh2CX5WY'
+        b'iSdwuFodJtTurHD+NsRR+Gf0/EfisyFn1QRMGmTVC+fBylwlCqP5S1/KUs6rCUCXP9Y2GqXzJhKu89jCPwLHUg18P'
+        b'XKEHwIn98/MdG5GWRv6EIwd+55Dv2UMgfJM8I3+Y4aGYVLpXXcwH97a+cFGo3k5ySJXCdvRo1+OMQmlaK/7oCsIJ6'
+        b'1zX+Mcne2JcJfzKUQJQQaa9A2pvL/CDURc4tl9FPlrWX5tHvtTcv1pdMfoEJP38ncZ7pTni0lb9zUP/kvA6xbG2nk'
+        b'L3sHMdKMb0ChjtoVXtp11bA621n+e1LKSpgdhsFBhcZ4LQsk9L7nNMwb7/38O28pk2k1n3DJYpyKt5pTh8P0Oh8pv'
+        b'DZl0nzXPKAvp0I9P+al/Nv0f9c6L+1/2s9/vFPf8LJav5yjyuMq1VxGESJb6HY9UUbeE1UnVvpW0bUcZr5t94RWVt'
+        b'MBNUxg15I8F7m5fXbotEsTkY+ah86xfkhWk8S+P5697yoextkV9+WoxLAmyt49mXaSFB7X31d1OOX+8PkZVF/frzf'
+        b'T1/huZf762gHsHJ73ynNRtX9fYrIM+L7Sfn2eV73ivB8cTpeF/Gz03r1ZVxe7O73w8tkHO2m3u3+/rpZHJer60V9V'
+        b'54Ob9+mDWs9vu48dwfWaro/r4GX1fRgXe6vrdWivHi+H3mr6YNbHpefX+7LzVUwrJU7jeQcPKwrwcCvjN+iSjBOzu'
+        b'Ny5zAZeOz9826+r+7uHWsVIIHXS/VhMYpe7ne3h+moCs94xekoArq3l4V3+wI8Pi72Q9BHlE6At/vBNh2Xp6fJuHO'
+        b'Ef9P5/jYdXy8O96PSelyenDu726f7/e1m/OatOg8R4WfpuJeuVysuHeBlePswLbtn9v5pOm6+TEdpOn5DiOjz0DlO'
+        b'xs3d1P7V8nWZjju7+WEK7ysptoXFpnq4r99uJqMU6/RxgfL+B9uK1veHsEhdRnoWbLC5u/8V2sZ8PzxN+r8+vqb14'
+        b'WYxWkC7zfX9KM70h3X6cF+uvoEPvyzsajobBRRWd9/rhwv0rbk9wNG+p36+vq+fD2CH6Yz177zRhNhwW1yOrR1S+X'
+        b'DQy+R6uL3fV1fT8vAF7Al0NdyCbb5C3Fndgz3PxtMd6GwLMQLsuFgNsF7r3tsM/sVtz73b62m59Az2vQ8G09WsXH2'
+        b'd7Grn8dukSGyX6m+F9Qh2u5qUF2usN/x+Vh5eoL9OgVdL0f8fXxCLZw0xRkcXOUaTGF69HwN8d/s2q1e3S9wvUONP'
+        b'+6QvirPy7mW6r0kxHPokj+HwjPge+q6UTsYhtBvtlo3w19N/Aq+/thwC7a4hXmx/tXyBT89Blwv8/oHF8v3iBG2vI'
+        b'XaATndF5EV+vB1akddZxe6wPy4trHjH29Lih0fgg3HJ8uLdbSPe3g5j3E/vtBOVmr3hELdn2f1hlOH1o3jRjEsRvA'
+        b'dctzkdukMzTG23uOgPSsMQ56Zwt4ujYfZ90xpsn1dBKNHxBu6wE8XVePzmoig+ewPD86Mh0CrdhtGwuSLPxMPu0Ku'
+        b'dFb7qsQN9o7ZTmnphKeoBr/j55jDn03PCktaGFRY7mGbchzbGxZLwviq8fxbe3/L3panwfTTCvAyLXj/2bsX2xuGw'
+        b'GY5LURNkXw0wX7TPVkN3F0TD2zbH66wGwxw+YDwQfNAHeQ76wYqKwD+Wm/blgNFpDOKSldPB7biLziD2DHQof9Bmx'
+        b'/Bd1/CdiIvtgdAHO2hkbbD3XeF9W3pfnEKf3Lox7kev6UWlzmrqeZhv2h7VqxMVPcZ7pxEOaXvQnxbI2AnJ9yUmT9'
+        b'avt8OhZ8H/TOfw/GCX801sCOwzjr1hnOkG0xm6uV46OQ2xj9xODPTF/reH8bQO7YHtePJnDT5V4LfK5wh/HoBdd1h'
+        b'b9D1th30/Fd5buM+BX89m/LPnb+vRruOB7BHRdbEEfnDbi7bTQTSMVn1s714H/K20GhSn9biIdTA14fdM+JFnwCd+'
+        b'Gq3C7c6KSfs8HgzAXplObbDZfj+G/sF2Q79rRt7tYBRXnfFbE/DBlrY7j/ipR/Xej6NVXNp1wU/fMJ1412zi/iP8F'
+        b'qcx2PIE18wybqcX7SKwjfUq2Ml04fm4792OB6VmO4974K/YJygd+Xk5flHf6esxg/oZ9NVge7vquOdBuHv/maEH+t'
+        b'p19LhG7Bn7RRV0HwVxsSk+y/Dh+WKn3x8Cz6Um8LxojnaPxGYHAAMdkfj24edLHb8fT2nspfRdkNcBXYZD9xZiZ2f'
+        b'cHz7OiA/EGHY7CuPzEP6NfgFOE/wPx/zVwL11wiH0LdhFLMSjCPQUlprN2MNx+nYwLO5moy2Jlz2ArYZbLxjGQ6b7'
+        b'j+H04yq2SbDPcy8sQr/HEDuoP31QN1NrAJ7A/OOD+t91aR/cBoNixwI774Hso+/oKob3WEfEFgT/G/TdXd2Q44Io9'
+        b'lyQrQG8NGlueLeN6K+g+35fvU+n/feiw+LTezijvxed4e5dOwogJn2nLz6M82M/KZ5dsBXct0IsNdrPL2sjs9vv2P'
+        b'rAhXhNYpuQG36hv5jayPz0F+r3O30k1mtDsH3IR7to1UHv1oRFQz0Hz3UwTl6D8fdVrS2a80g7Ztrv16MlhXYEhbc'
+        b'7fou1GrCj14ClLOcBbf5+p7VJ83TeZoc9z+tDpe2BgV72HOTCphfGeS0u80T5MI4ZWP7uYj54zRcLNV+s5M4z0YMQ'
+        b'LwdgY/Avkc+s5+RdPZfNep7oek40PZcFPZcFPZfNep6Iei5Lek4Mek4Mek5+qOfyj/U8EfQ8EfQ8Meh5YtJz+V09p'
+        b'+/q+fpdX0oFX0oFX0qNvqS2I4z5EoV/MiarKOOhDn5O7tvqqovkvu0TvFynFaFv8/d93jbpr6wNqsvEMBZKDGOhBN'
+        b'FxVQf4tkitz3mh4xj4zMYwJeG9zjPwWVVkhfa3iMudv6ffc1usirbYNfh81+Dz/DvGZyjwGQp8vj9GT9/vS4DhcVx'
+        b'xNwB4P7OB4XbokFz1DjyMOw70/4DC1X53z7p+3LPQz2dpfD6Qx83CWLmrtyU/I+qJt5OPbfMxKsPJdYWflW2Y+1Yw'
+        b'8PXxv/ZdlX7HZb4ItnsOklwGBhPmApS2lGe4nLSdH8WhHz8j8JPZEOZBGPdfcj3RZ/uD0iJrK2ub4Lyvs8Cgs8Cgs'
+        b'0DU2Zuks1TS2Zuss8CkszejztIP6Cz9gM7S9/QQIFxzmea2vlPjaLB4iHMH+V7jT/tuR74TdBsKMcYtmvMgfC/ETY'
+        b'KT+dlOo6E8I80jFX+Q6zofeIa1w/2xg0R/DA05ET/Px6VQx1pk3gQ/+57+vzPvqMKEGCbWceeOFJuUmqhE51G07yV'
+        b'fmJjy41mra4aG73b6d32KK/T9ROz7spAnc1zmH2XZhyYmHyqbfAja6dD5FdAX9Gdf4j+LIWJ9g9vhMUStA8Ot14U2'
+        b'3pB7duE7LktqBdheuDzgW9Av42KnB22v8NwPjJsmYzzvg2mmFpnrDYsQ48HuYNwBY5s1/hzEpP28HzJfGEVxh4x9M'
+        b'lq0H9kcokSf8C7xSGWD2MPyYT4X6eL2md8AHPSU0esNh1E4xOMqQSYMHwxvJx3PPJdJ6ZK586ydEMeagbvrQh0Icc'
+        b'6yIhee3S5WmW0Fat1WUmIZ1qXiU7nuVVi2PpFapDaQ2iw28bi2zeRoAM+Kn4syDENovxeV8BwM9ZW4uJuBHkh7I5e'
+        b'Mh4lO3/Ph7ndiaFde7+B9O1BqUmH9gNVybO3DBKdrMtPy+XWy907Iu50NHvzyuHT7stjdrhf12+fZqLNaNJqP8Plh'
+        b'7t0ep6NzOh03mzOQAJ4rT0Znj+JFZH0qGCyK01H1Dd6vpvXh2+S6+ThvRK/zhzWZ44zcXScuxmhceuxCPrnGcwi4v'
+        b'hrAWHz8htLAof/j+qozvP2V7FuwVpPr4ao76GynD7tt8JAUCQ+O/wYBB/cV9mk890zmO/DcQ7T1hgMvYrpx3zolPG'
+        b'8A/bCtWgOvlssZQN8GznD1a1kfHZc7Jajd36b1SXXq+JVOHfMQnjvbf3D56HxVGMVkLQ/PacHnTjsK6R6OX+E69gV'
+        b'8cf0r5Gs7HTVL0xK0u/eep5n+6L6P1/tDpzgZVYvtg/U4SfP9Me/vO3mnPcDRvqfry97pvr64TMbWka314zhQvL+O'
+        b'qvN6jH5l+xD4/iev8zwdFV/uy9P9vDwsBshajcvV8viar7mz9a3X6X76Nh1DveXdru/ru/X8+7tS1HX39Fe0v+CHr'
+        b'1ZIN3VaoRnezeCJGT5mcOcdHaWJS+DuO/SLBO7Cf05o2CyLqiHFd96hf8vxE76pMxT24PoMbof8aw73wxx+RKkO7+'
+        b'RwZMTvJzl8a8Ifc/jcxN99msNTyyB/kgj8G+DbHN82tv+Yw52Jif+XXD/OycT/Jce3YhN+OefPMurvhsON/VPj7Rv'
+        b'lL3D+UpP8Vhhk+nNN9J0kg9tFE/9emsGdwITv8/aN+O0c3/JN+L0c30Im+fscPzbJPwwF/g3wMeff2P6M8x+a4PNc'
+        b'P2hror/i9H2T/JucPtifQf49x49N9L+hHG6k/8zlO5rkP+f8OxVT+0Xe/0ej/Yr6M/BfzflDRvwvXL81E35BtB8Df'
+        b'1Ya5vZjkt9FIeffAK9zuLF9P4eD/xj4byVh7j8m+lGObxnlH+f4llH+GZfPyN+S82+kvw45fyb6Ww6fmOgfcjj4tw'
+        b'H/G4cnJvznkPePCT/lcKP9X7h+jPZf5Pox2v817z/X1P9f8vYdY/sF3r/G+OAkcQY3xp9GDrcqxviXw21j/OxxuGu'
+        b'iP+RwI/05inn/GOCbMOb2bWj/yNtPTPw/c3jF3H+5fhJz/Ii5f6em/snhJxN/KJzk+cGofzTh/CNTfZLDT2b9Tnj8'
+        b'NPC/5HCj/x7SCY9/+sEqiL8THh8M8NuUy2eCN5I5zy8G+CCdc/82wBc5vmWEP+b4jjF+FDl+asK/yeHikSGxKxJe3'
+        b'xjgXZTBUcUsXwa3jfpZJzm+UT8HTj80wUuc/sRkH59y+uhksr8mlLVZfWpqf5hu8/xtsp8kx7eM/J84/skc/7a8fj'
+        b'HgO+mRxzdT/ZZkcNuY/zo53DHWb/3wyOU34Mc5vmWsP0ecv5qx/kc5fmisv1KBf2P9n8ON7T/m7TvG+H3K+UeBiX7'
+        b'K+TPKf8n1YxvlL3L9GPmrcP6N9L9w/Rvz9y3XrzF/W8mJ50dT/R+eeHxMTfX9ifuXafyX41tG+49z+pZxfDbi7Rvt'
+        b'f8b5D0z9v+RwY/sPOX8QP0z5kcPnJvqnvH0bGesfdOL1vUH+N44fmOiXcvltI/1K3r4zMclfE/vPGN/y9o3jXytMu'
+        b'X8Z+PdQyuOnaf4gTXl+N47/Uj4/YMrPHL9ikn+S07eN8s84/1tzfZ3y+sk0fuNwY/2yz/kD+zXgP3G4UX9pkvL6ID'
+        b'HNL+Rwo/wlzl/FPD+U8vhgoP+J66dm4t8mx2RYfDD1f1rk8duA38zxIT4Y8IMc3zL6Xw/l8Ilx/JW3bxvlHyRFnr9'
+        b'M8SVvHxn9b5Ljo8RYf3P6xvopydu3jeOvh7x92zj/sOdwI/1jrj9na5L/KafvGMeXL7z9rTF/cf6N9W8xlx9tzfNf'
+        b'RV7fGecPirx+SEzjg7z/jePfQijwb4A7pKxk8SsxzQ9U+Pyecf6zktdPJvqtpMLzW2ga31X4+NCU/9IKjw+m+akcb'
+        b'hvpJynnzzj+z+kjo/8ec/kc4/j9W96+MzeP/yu8vjPmvwoffxjnTys8PiSm8WMON9r/DefPdJkE+sT719g+Smp8fB'
+        b'ea7KeW19cm+n5Y4/M3Bvwgx7fN859pjdcPpvnPvH3bSD/O8Z25cf6Ty3cyz3/W+PykafzL4cb8t8nhyIj/yPVnzH+'
+        b'vOf/ImP/eOH7NmP8SgX9jfVTj84PG+fUaj5+m/Gchnl9N+e+M+PjWlP/WiNuHKf/l7VvG/ulyfKP8UYS4/ZrsI28f'
+        b'GfPvhMtnjB9zDjf674bLb8R/5Pwb489Lzr9lzL9vHG6uf/P2baP8t5x/Y/vo7PL4aIC76xx+NM4/WS6v34397/L5K'
+        b'YP8XY5vnH8Ic/5sI/1B3r5zMvo/h5vH15w/Y/7bRC6fHzLw/5jzj4z4T3n7lnH+4YXjG9cnLjncMo5/y5HAv2l8zO'
+        b'HG9tHa5/WRafybw5Fx/cG3fO6/pvWDHN82yt/j+Eb+4ijHN9KfCPwZ/TcS1ldN8085fcc4fn84+zw+msY/efuW0f6'
+        b'PZ2F904D/xPGN9v/C9WO0/5Tz55v6v3gW1ndN8ys5HBnn32tcv8bxR4HLZx4/RQGv7w3yu2dh/dBAv2nlcCP9IG/f'
+        b'iU3y99YB7z/T+DoS1h8N/N9z+sbxe5K3j4z420hYHzTNn+fyI+P69xPHL5rkP4v8m+ZHOdzY/ieuP2P94qyF9UED/'
+        b'40cbhnnPzrnkMcHA/7A4utbJv7GEV8fNI4/8/Yd4/r3Q94+MtafTzncNs5/pjncMdpvKecPGfFvuHzG+YcChxv9z7'
+        b'NiUkW77+yfaZzZ+lEqbqHhb/tRDjeOD+7Pwvqdaf1lPeHjK9P6Tg53jPzH64Twb5nZB/umcPud/TsXDLf8UN4/ZC1'
+        b'4/QjDXlvdPSSMHyIMtxP3nfazBt8DrM5bwp/3DpxcxHcJ5c/kVYOCMqqRt2ktSCY2vs/PL1Tq8O/GSny6Xqbiv8Ne'
+        b'Lq9FBcnao6M+clucE+IVqsFu2ozcneW7ndf5Qeoqi+4nwI/iPrP2rIArLuveG3LxnjQ3ofe87U54b+99uZIs6rev9'
+        b'43g5DfwfVLD9bwcJ8EgeOnYaTJ8cN/aD+FLF5/POQwf7+thMr/evS3qw2e/XirNr8NkWh/uZ6Pqzvei3qB4xndb4L'
+        b'3Q5MxuNFzHUVx1ozhE7ZF3mZSTZF4urboDa+3bpWvfzi7+w0LQ+XddPmuGfDL16bbTBDXxfrAWEdp1Q/aZOYWbSJ9'
+        b'tG78n848+HuY4TuhaKMFlVtiWbxUMuvCdO8Vr5cQOw2sL0Ik+rXmQD3UdKHJ6oOcwHGejcTvF+yrw/67rpZkR0zWJ'
+        b'mu06An4T9RI84QcVvYBP4pqTuiES8OdkVFeDkCHg11GbTBhK9C1iFSr9kNztCPRFfIcsoffQWaQPqj9h/ECi7xLbU'
+        b'+izhGuv8aozbq9+k+AFqAZ8XmH6QZSS1TqghNVN6q25i4etuMhx0BA+xx7uy/AxRPyey7/uVRvh8Onh8BHhNmPy2b'
+        b'LXiLlN0khw/KjgRfQl1jT+XMHTiD1UxaG/C59DvK3Is+r4M9ZZgvnr4rVkOxwBvzUPnm+DDQKZIf7j7FIUEV8Tg5L'
+        b'VS+n42KKbKljyw70I6u3xoRtEqghYaWd3WDJ7saD/E7wDktxBSaNVC68tx3j+kOKHDN8H7CjDp5dyuhbYEXIzfJvj'
+        b'n3DZRPGTHJ9MGlL8UY5vp13E8Cn/FoKxxck9ZagVhl9AHauN2Hp0l/Hfg+oB3Jzu4qQxrIXljz2spiKzAYZvWwNcO'
+        b'nD6GN9CccrwPRF/LkVvgh9YY6xdngkpfWIAoSA/4Puegf+GdZ/R7+f4DhoZ6KO3BC98zUG/CU5VAeYHhZ6TrYeFOR'
+        b'duI8nifDCdI9+1IR61cAyy8OQNRDSAU9Y6T4Bn32eP94g90/zyivMJMaJb/C2Fv+G3E1vY1UWWbqS04oQKfK3AfQW'
+        b'eKHCkwFcy3K4o8KUCTxX4XIEfFfi9Ak8U+EyBq/JPFbgq/0SBq/KPFbgq/0iGW6r8QwWuyh8rcFX+gQJX5e8rcFX+'
+        b'SIGr8ocKXJW/p8BV+bsyHKnydxS4Kn+gwFX52wpclb+lwFX5mwpcld9X4Kr8DQWuyl9X/KPCdwj5dGlYhqcK3FXgR'
+        b'wXuKPBEgdsKfKLALdX/FThS/V+GO8q93Q5S4J8U7SjyO7cKXJHfUS6DthX5nS8KXJHfuVHgivxOVYEr8ovrxdT/Ff'
+        b'i12vsKvKzU6Kr8JQWuyl9U4Kr8bwpclf+iwFX5zwpclV8ZUVqq/K/qEEmBvyiDFFX+ZwWuyn9S4Kr8Twpclf+bAlf'
+        b'lf1QHhQr8qMBV+Q/aKEyG7xX/qPAdfgS+U+CpAt8q8KMCf1DgiQLfKPCJAl8r8FCBKyNi8H8ZvtL8X4YvNf+X4QvN'
+        b'/2X4XPN/GX6v+b8Mn2n+L8Onmv/L8Inm/zJ8rPm/DB9p/i/Dh5r/y/BY838ZPtD8X4b3Nf+X4ZHm/zI81Pxfhvc0/'
+        b'5fhXc3/ZXhH838ZHmj+L8Pbmv/L8Jbm/zK8qfm/DPc1/5fhDc3/ZXhd8/9Qgnua/8twV/N/Ge5o/i/Dbc3/Zbil+b'
+        b'8MR5r/S3Bbz/8yXM//MlzP/zJcz/8yXM//MlzP/zJcz/8yXM//MlzP/zJcz/8yXM//MlzP/zJcz/8yXM//MlzP/zJ'
+        b'cz/8yXM//MlzP/zJcz/8yXM//MlzP/zJcz/8yXM//MlzP/zJcz/8yXM//0vjA1vO/DNfzvwzX878M1/O/DNfzvwzX'
+        b'878M1/O/DNfzvwzX878M1/O/DNfzvwzX878M1/O/DNfzvwzX878M1/O/DNfzvwzX878M1/O/DNfzvwzX878M1/O/D'
+        b'NfzvwzX878M1/O/DNfzvwzX878M1/O/DNfzvwzX878Mb7y/SETgWv5H0vjA1vK/AtfyvwLX8r8C1/K/AtfyvwLX8r'
+        b'8Mt7T8r8C1/K/AtfyvwLX8r8C1/K/AtfyvwLX8r8C1/K/AtfyvwLX8r8C1/K/AtfyvwLX8r8C1/K/AtfyvwLX8r8C'
+        b'1/K/AtfyvwLX8r8C1/K/AtfyvwLX8r8C1/K/AtfyvwLX8r8C1/I+k8YGl5X8FruV/Ba7lfwWu5X8FruV/Ba7lfwWu'
+        b'5X8FruV/Ba7lfwWu5X8FruV/Ba7lfwWu5X8FruV/Ba7lfwWu5X8FruV/Ba7lfwWu5X8FruV/Ba7lfwWu5X8FruV/B'
+        b'a7lfwWu5X8FruV/Ba7lfwWu5X8FruV/Ba7lfwWu5X8Frud/aXxg6flfhuv5X4br+V+G6/lfhuv5X4br+V+CIz3/y3'
+        b'A9/8twPf/LcD3/y3A9/8twPf/LcD3/y3A9/8twPf/LcD3/y3A9/8twPf/LcD3/y3A9/8twPf/LcD3/y3A9/8twPf/'
+        b'LcD3/y3A9/8twPf/LcD3/y3A9/8twPf/LcD3/y3A9/0vjA6Tnfxmu538Zrud/Ga7nfxmu538Zrud/Ga7nfxmu538Z'
+        b'rud/Ga7nfxmu538Zrud/Ga7nfxmu538Zrud/Ga7nfxmu538Zrud/GT54b/Y5X/9X/V+GR+/NXuXr/6r/y/Dee6Nfa'
+        b'WuP6P8yvPNe9Zyv/6v+L8Pb72XffP1f9X8Z3nzPe/P1f9X/5bd6/pfhSn63XM3/f7St87fXb6/fXr+9fnv99vrt9d'
+        b'vrt9dvr99e/1Cv5HCyCikdq5ARZNfvIWvH56bIMqC1gdH961LYEpskAaokNcBPXOkoSTCBcdm5ku3Pm7uD1ELOtp2'
+        b'i6RKtCmyUR/amV1ENNRpJPv6s4Mu4O5j+vpmPxvwko29vyLglzMd+mP76kMjzgMGxh5p4rZweZul9ahSc1PGd1J5u'
+        b'UOySUb5Tq+PhGqa/nySuRfkvwAjWp/LXbZQERB2Fmt210oz/XoGNkgn/Z6Df9AE/pUdT0LHSoPhNPNe8EvA3ToomS'
+        b'2W8hfEvG79uiUNUjO9PK71UHNg7E+D/shvUsmfJZPcx8VG9oUzTEPprZW6R0J/nEyINZ71g+qP9Jwwtu+Hr36S/IO'
+        b'lBH2ys/CwJHodj+nZ9qWypLgP+6RgDXlhhI2AftXz7Hf4Xy1QeLVe2NeQ0fKxkYj/xK3JI/7d3Nw1io9mw3Qmd1Gp'
+        b's+mk+6ZDA8P5mU0N9UX/4ZFEP9Bdg+tl81wTvrNiC/XH9oYe0BvhlwI8qh5SdbykUKoGDukDfKpG54cQPmVM5ac6/'
+        b'z/bVhVT/hP/XjP8w5x/380OSTStg/tH0WziR5oIm+O6gbwke57v5DB7Wv1XfWOHEE+yv1U5t91sYemzWgE1QVdBmH'
+        b'NetXm2V21/dfzHwf4K2A3iI2l/DAs5PVP70EOfuj/WH5Q861Xw2J/df216SKTXhbD/2n0bi0pUXp4B85j9M/k2Yy4'
+        b'/7vw/4DRIXegX4dk7wt4BvNYhdFSq9Wg/sl/ifRYxJ9D+gn44LbFaHTrCC/sT444995n/Nmhfy9QWb2m91ucb6meR'
+        b'zO8x/BshFPARi/KZ3gd4kmu4Bfeh9F/QP8SMuNOj5zBifbcP+A/zXIabgu084/3b0yV7VCH4hJfiYfrhESYNsU3EK'
+        b'SQEsENP3G4lnDV6+vWDfcoGJbhPog/zJfYrPZDH6W7y6s0QhuwYVgmbK9HdIfLvn4DNbhdSv9Aj/wePFCWPVf6N5E'
+        b'nv0fGCt8sDouxA/LILvYHzaf81dxXmrEY1Y6wk+2+fi+LG0IEZQ7xth+TF+fZy4hZQeQvNwKMrwH6j8VhRifODf7i'
+        b'8tn8R9yynUHpKcPtsX0y4UcvrNCmUUWb3CJdOfjQ+E8biasP5L68JRDz/rf0vu/z600ZonSb6mhme7Mf7L+NjK5m7'
+        b'JDDCzX3wEb8vjD7O/twKblWxl/gvyNwspNR4uv3dxQ2Y/5w3jH20XCJ+nsxHu14eE9h90JWkx6dWo/2P7QcNKPvnb'
+        b'w9cSkf73ll42hQm+hvMX2J81Xufz3IQPhj9ODPhc+kIWv/ZjsB81fwL+xIgfSvhVSn8v0wf81vACCZjMr/Zy+8f6P'
+        b'0n6Z/wfTfzPZPpY/9N5cizQWfptbn+AfzLh3+v41SVOKH4tjx80/viB/cDiz6rWy+SfIxP+Fl+4KOED/YtEP6D0F6'
+        b'b+a0w0/T8CfYdOPbeh/sjpL434R5P+a5r+wf9sth2ul05Y/MP4FYP98GUeUX+Jrr8d+I9PPMXB9ltj8m9cE/5aw0f'
+        b'b+fGBni3tcfvfj/1270y03fTw2WCc/5oW2M+J+K9Qv2znSerTo7Gpjemfqf+OsrMiuf/i+IPShiD/lvHfIviM/wvC'
+        b'+asC8StFLH9R/beii50cx3RVp5XF3+0qGReI/D2Kj/UP8avJVvKbn0j8wvI3sdCsKKtl+qf4Cccn8W/stxC2K6Bf8'
+        b'2t5/rSJfeXxB+Iv2kH8C+gqV0jxNyT+tgtnYgItDzH9Q/502M1nQv26XaG4Q/FjO+O/2UjbNql/Qf7c/nD9T+1n7j'
+        b'llRPEx/ZaNBPpJzYX85zs9MX9T+3V0/4H8lQYJNb88/wH9yCbyC/aP7XdAaxrbIvnDp/lr27SF/IX7D+JXs5cy+0H'
+        b'Mfvwz+OSWxNV5HTJ36oyw/9r4LgZ/m/svlv8B6geH3j6ZTl79NtFfE5+1PTP7cwosfi9eUrYOw3Z6fJHGP2hy08P1'
+        b'09+Bf3fe7IjDhxTXn3awzM50NixceTP+fWQN8vqT8u8vKrbDr7NzqP1T/JTXfxh/fZ14vTR34WZev4A1GuoXSp/1H'
+        b'+Yf259N7M8pWJn/+YuLhfi4DujXAf+wCJ0CsT/PJeOfKdSrUbr1pfq9W3lFrUUJ7Ibkjzh0Wf0O9X/IFy2z+t+of1'
+        b'b/Ip9syRXiz0GLPxC/Wqb49WCKv37FEH83oQl/K8c/l+A3TflzM9LwLYh/aUyGOgWwP+q/VgPvyG4L8n8h/hv2sEx'
+        b'Jr8Drb6P/4frji1Z/QP0UaPWTHV1GPXr2H/c/q78h/0EsCtzcf96Y/3gh9R/gvM3wP7mr2kCzH2syFO2H2Z8v2F9A'
+        b'7RfijxU71H8d7L/gP8heWfkqeS+r/7Zj37fIbySgQp3Eb2L/Fy+aiPaH5cf1a9ig/U/qEGy/l4M/dtXxO8jvMvltR'
+        b'OSfkPi5bhe8lMdvjP94HeM7ykK2vwUG9GEX+68j+++3NuHfR17K+X8ff9l8yNfLM3yon9Z8UJ7Vr+exYf4A6v965K'
+        b'r1P9A/CovKef18L2yVo/3vTCuueBye4kP9PqH0B7x+h/wZFcgdYyx/4vkjiJ/eekL6CuLnGdd+OIItI/xjHcD5qjb'
+        b'Bl+VhfND/RNM/4NfX9Dg9j79Y/m2kyv8d/l1l/gHkz++pIvovgf5rje2kTii7k3qD4WP98Umdbp6/rCO97lPIX8D/'
+        b'1A3V+Z9mrZ7y/RUs/5fB/nxxlwXNv4r+8PxZz6rW8YNdZNWtdUrxzf0P+Xfm0a0JPP++2/8n4Z4u2v+dQ4IV7Ur2A'
+        b'/ULyDQQ6pdY6j/4d87wv9N/ZEfH39B/wgEDVn+tGwVX8L9i8sv7D2EV/i39p8x/oEMaZfzDMz7qhH9F/5EA+jf0n9'
+        b'AFLH8r8bf/V/Rf/a/uP0y/VxsL9Ecq/Tx+N5JJj14xXqg2oOag8f+CrHAkxP8tyx8xolNNef7A9Y97pk41WaG8fqu'
+        b'jA5nSY/zj+iuYQ9Ks0/mvzS3UPxdMHyUjDzkVyIlc/9Y532vU6uFzN05A9R+yq3m4/mn8zUIly9+t+RTT7lNIyOaf'
+        b'SP3j4kfdhNQ/j4mPoto2zrceZfNv1q7isg1RBfL7Rc6mzezfQdz+z3T+BIyHPEPnb/D8ox1V3KjOOGqR+W9mvy1xl'
+        b'xnWH9jPwA0TKX9YCOvfbdH5/3YNEfwU9B9HdPxTIPNPGB/Pf7rkN1Ag/78endx/z26oxN/GykomfJddjY4/r9NlI8'
+        b'mnAGj+JvTjjH6Fjj+SMqYvtprNv3L6qUh/otNP5xl96D1af12nGz+jD9ZH6S9qjajY4rZO6rfGyg4eOP+VXH4vFOU'
+        b'PezbhP1D4x/oPInFTGB4/uY1k6EZ0/Af218jo+zbff8bGn0B/slf1J9On8tsgvxe5a01+210b5D80U1V+if8bkf+W'
+        b'zD/G3zb51rpcf63NUdUf9r8hod+w7E9Q6gF9H/B3zVDtf8C/nFT5if21vmt/Uv+nuvzJUZSf2d9LOzHJHyvyU/sLQ'
+        b'k3+x1aoy9++1ET5t0z+gSg/i98DdyD7H8G3U1F+an+OfxH7v2rsf7A/y8L9XxXGD8x+is+G/n8LfkH/h3r/wwBCkD'
+        b'+g8nceJib5h4r8Psg/dGNXkz8YuLr9O/Nrk/zm/vd8rf+dsGjo/5vuj/sf6CfE/vqK/QF+qWPo/+7b6eP9P0Sa/F0'
+        b'nMfR/5dOP+z/zfy/S5d9WDf1f6P2C/h/p/Q9JU+//cOv/sP+x/5P4N9TjX29Q1Pvf7Ti/oP8TTX7XQnr/n+vRL/D/'
+        b'ieb/Zys09H9UnH+8/0e6/0Oi0/vffWx9xP8R8X/vUfN/d+jp/X9u91M9//XdRM9/brVryn9q/rep/tX4a/J/RPx/r'
+        b'Pt/P94a+v+2p8oP/AcDJPDP7C/eZfZnG/VfYPZnyt8YfxAX1f5rrLzOQJUf6IcxEvIXoz/cTXT+PS8y6H88NPofq7'
+        b'/qpH4A/BDzT0cFnP+A6D9CbP4S+A9o/4P+K/L8UQj260ZLPX9N6wb7bZxruvzWcfZ9/0uE+keqH6n9WKd7g/zx0FA'
+        b'/DIexqD8YQ6DmfI0m2RJUEkL8tWFsOvYHjeyoM0QTir+7eHZ2PgWyIdU/4M+3TREfEfyoni0hCfjuurIS8F2KH2/8'
+        b'VMMfNTdzDX9vZeNHgf7jKfY0/NbUzapCEX8dj3T66NjS+R+0bYP8TnY+S5K/2DHI39oY5N9UXg3yXwKD/J0HXf6DU'
+        b'f6aSf6FSf6DWf5K1yB/zzHI72bnE0X5gZRB/u6DQf6HSkGnP7RDg/zRVpf/aJL/W2CSf22S/2iU3/L7BvkHrkF+Lz'
+        b'ufK8kfDw3y97cG+bfVnkH+fmyQf7jT5XdN8q/nkvx0/tCP2d2zPT5/DfiR29fxJ8Msq2P8M9XfZN/U+d9P9zPd/j7'
+        b'ND7r+l4dpRdd/K7sfR+I/FPln9NfHmd5/3tod6fQ3E52+Pz5acxP/S53+bK3L74/3BnzvcSvSx7MozdUZjZFVSxw2'
+        b'f0P3D9UiaHNFLycg8z9d2n/zUKTfJvT9kSvYT+VI+m/E+q+LsvVPf1fAOalRJLt1uvjsmZNg+kEfX9vh5PNHFWJ/b'
+        b'na0CfMfhK+E/tkX7af+kKJkBfkrO2UYsv03fiMduCmzfxevn02I/M7ZjTX9JZWBqD+i/+uE7LvA+y+KvS3L/88Vog'
+        b'vfKaCO8wWR+Su0Dtdhz8v279H1G9cf+iNnzaYawmz9Z/0GeoqzTIfob4P483N2tTM7IJhsUeP+xBpkm5B6+Ib1Il2'
+        b'/cqX1Kx/03ysId0TQ/UPpsI4E+Yn/rC9u+qWQrx8kBB/0t52K+mP4s3qi4NtWzbNObAnSwuuXeP4J8OdzA/6iEar4'
+        b'3sWLfDaqcRn/4Xq+3vZZ/rbY/gfXB/t1sy0sId2/YAF+I/IXMj4C/OOgnmj4sXsOJXysfy/Mzkfm+0+B/8rSwP+ok'
+        b'Sr8963LyEuiTH5M/yFNkvlul88Vh2z/BtBfutl0ocC/tw5GCv/Q/wli8rP9IxVMf+1r+gP6u2Mo0nfSI9B/vs8q5Z'
+        b'Dt3wD6azfbgiHID3qacfkR01+h4IXC/ssN2H8juM+ObpK5wfrEx/3XOCfZ+Vwmf/hpvk4mHt3/EGb1I7Y/X7Q/vH5'
+        b't7H8sf5qtfzH7n2P+48L5KMyfEv3X/I0v2R+23/nuPFf07/uN5mKczZW7zP+Avr8ONjr9ImoI+vdp/yX1zH4o/Vdi'
+        b'/3ag0gf5t/f1hMt/pvi6/WH8SyjhPxD6J9SQ/L+C8WeNcyrLv7FqzX5skL+6FPufyb8aZyfx3Yw+6P/sjzX/28T9p'
+        b'ux/uP9H2dFetn+8S/u/OBP730ljkP+4YJsixf7fN/X4cZnUUSTbL/jPHrJiqNnv3r1MNPttINF/M/stJvVUs991dt'
+        b'UVs1/KfzRZ6PZ7GtVTjf9RMzXYr8l/Lz7dDiv6L/i/1n9gv14/0fpvZW8f9fjT3EzWcv/ZWH/lQPF/LH/c9/T4+eh'
+        b'utrr+UjH/gEUR/Mo63y5B9ef2Dv7cj+j+Jzcbf4P9tjZH3f720dbgf7up6H8B9b/WOvim+99c8X+iv7jR9wX9tQj/'
+        b'fn6/Acmfe4jfYL/uyhP3jyc1C/ovbqnx26lC/9eI/xeIb+D6B8sfDsT8zfr/uR1q+fOtmWT3Lwj2twmWnmJ/IP9+a'
+        b'ui/aXmu99+m2G/r/reS/K/u+4T/Db0fgPG/ofXP/KTZz9h/8POr7lx6fsPo/9j+Ki8qPtBPsquCGP0Gwd+4e9n/Xe'
+        b'j/9dHQ/48zKf7S+NNeBy+6/2xRS4+/68Z5osffTc0Qf2urph5/R+55osffAdLj7+XIfrpHsr+Nn+/g5PE3GLgG+3/'
+        b'8Zoi/TzNT/DXVPw9uP9D7/0HKv13fJvlrs91o8XeDHn09/l4CQ/y9r6eG+Ft6NsTfi/vm6/VTmt1PIcbfcN1KtPi7'
+        b'za6aFeNvsx/EcvzF9hu+qfYH8WftX448/mT2a2X4gv06cclgvy/Z1SBi/mpeMvsX7bf6Yui/13tD/3Uiv6TbbyDV7'
+        b'z7UL8D/pknGX3n8pPb7Fqr2A/4/3zaF+MHsV6t/MX7nYaLiA/0QeaFovwGx/2a/IsdP6P95w5B/D97ZUL+W3Tc9/4'
+        b'KdnoX4u6HxN37wEi3+jjqG+OtfqP/L8XeSjb/E+DvsyuOXV0I/ye4fyut3oD85NOX4bwN+tWuon+cHP9Tl77wp/Y/'
+        b'lH7rrWKvfu5Ff1ft/nu2fYv1P9L8P+hNJ/xbI33TcrRi/qf0ebwz5v7iwXC1/LMax2H8u0d/DcdBNtPgxzq66E+3f'
+        b's+OLaP9twn+COoL9TGn8e2zK9S+tX5yTHn838SH4YP3bGxR1+wU76yRa/H9q5kcYuP0uDhND/y2uDf136z4UNfsFP'
+        b'xuJ9gu6Af4nR0+s/0j+Tsc9pI9fW5fkSdAfs995n+V/0X4/9RK9fmghefyJqP0/djT/aVaWhv5fjreRVj88VAY9vf'
+        b'+r2U892PRoGeW/Px/p8XdSMMTfQ/Ntosdfvf4F/CGS8Gn8v8mO2rH6gdhfa3M6yvHXT1auZxns/2ZpqJ+W16cP1r9'
+        b'Ny93q49+WVP86G0Tix7HakvXvgfzHbj/R6t9waxh/Hs41Q/1zuzLUv+G6Y/+o/mX2H7cGR7n+Af7b+f12xH5Y/Vt8'
+        b'kurfI7G/ODTE31b/dPOx+vfsRYb6F+zskx7/a9+k+pfa76eVof9W1zW9/7ZxP9Lrnyep/oWITvjfpFL9S+efFq6h/'
+        b'n1t51f9/6D+dad1Q/1wUupfh9a/xU+q/8yPNtL7v2Ulhvo3WnfqWv8XXYKnjB+fW3L9S+Pvdm6Iv6en3kfr3zhR5+'
+        b'+Avo9Cvf59aV/0+Yd+vNXt/9iy9fqp5SQfrX+3235f7/9Xqf61qf7bW/dFG79vzvTSTqn+Pbf6hvp37Yd6/XMceXr'
+        b'922y5xeMP6l9m/+vwOdTr3xS5sVb/Bv1arNafKytqG+Lvc7vof6z+dUsd3X7BztyJFv+DS2Ws2++sbui/xtrQf4Mo'
+        b'O4Ii1j81qf7Fh8SA/5fAVP8WU73+fQjS4IP172BbMdQPyFj/BrHmP5eNnxj6f9/U699m1y1WtP7vh9n9rsL458F9l'
+        b'epfGn9HA0P8bV9u6x+tf2ND/dtPsvtnhfr3wX8LtPr3HMWG+ndzPOr10/Gl/dH6N46akdb/b7FU/1YSn4wf+wNf0r'
+        b'81qF4Cd5tq9a/X7Ov5vxU8GOqfh0lRr393/iD+Uf3L7N9zvJZW/76FaBDK8Q/s99yJhfFnt0/k7wxixX9x/okGIv8'
+        b'X9E79C/03SLL7i/P4AfV/J9blPw+HhvWT7sAwfj3edDX/xeO3h0Drv2HUVOffAf9TT+1/0N+1ln8J/bAq6w/i74Nf'
+        b'9LT50/NoaFg/cndzPX882qEhf0bbSO1/4H/d0edf39TxL8lfo06sjn+9i7sO+hp+yUWxgF9FDF/Jv8R+3xZd1X7nj'
+        b'62+IX4Otmr8hP7vhNn92WL8SKodpOWPWFl/Ifmj67kVLf89RFFHy3+teGfwn900VscPUH/G0viL1R8D7yEW6ieoX0'
+        b'PIf4mlzr8D/TjuhNL4iazfeVYgx1+rzNcv+f0ToP8JGgr08fm/xoCvf9JbP1OqvxT1pfhH4mdQkdavjiR/lj0Sv4T'
+        b'82cfjl8lA8V+cv8dDIX5fbOK/g44y/rUeqpfO22Ik97/VyDd/ZOfvXHL+o5/FH3L+A68f0POLZFa7j4Tzi1N+U0t2'
+        b'fhH6b7Qz1M+7qjp/TM4/9NXzs/61H7iUr1Guf3z/hXZ+hZ6/Fc/fMfyOS/PPIMcPhob7W8j5iXqPnh/t3yb8/KlDr'
+        b'hrG+8/CNrEff1GxHrLzpzayQ3J+JF0Nk4mLnCQc0vMn1UQ6v3msZec3e9btyEpj1LWsUX5+hspPeBT4Tw4wThDPn3'
+        b'QQxbeRET/5MH74Dn3/g/jJO/Q/iv+e/MHH8J335P8ofiZ/ktkPPv8n3d9xofefjLyEXtVS6bk9dn6/4r3dEtfrfYo'
+        b'K7Pw9tp++l/Dzx5f8/M5cOL/D7S/h/ovxD/VVoVAoJQTi8vNDvpvTBwsKKkAf+bblo0+9/PxPl57f8YVblil+VDlU'
+        b'UMdR7v/h53/qXaicU2dG/F+4UZn4L73/JmS39/Dzt+z8T5eEwOz8Dz2/Y6Xy/QHNRmUgnf9j90+57AIBdn7fp+cfs'
+        b'Pem+KcDyP7zC2Lnf8T7W8j9QbuK26P3t7jkZ5sIfn+ZHV57xf3H8Btk9OrT/ddbio/3byJaP+PzVyg/f+EUyE+O9w'
+        b'rbVeoTfLL/k+U/6D9HOL8n6Jqcny3bFtDpsTsg2PnbZsP32f6hkOgP95+bCPGHnn8l96/gS3YKhRwf91+WPyIxf7i'
+        b'L6jeULPP4Q/Gbq7MbGPY/4ZqU739q0fkrN3IDpX6050mKCvn50bx+HrhZ/UPy55Tuf4KcrO9/Cgfy/qeQ1t8RUta/'
+        b'oqK7qpH9R+z8Ne6/Nt4/TelbqBYGqIzrNwi42fyFk82/ocQBnxhm3LP8jQ9UhvWGf8YxPMzyX5r0nPP6EgxwTs/GX'
+        b'6HtsPPPbkLogxW4WwT2S+nT8+Nv5PzZQ4FetY3tD0n3V1wS6f4nyD8xPX/Gzk9o+3fy9V98ocCRXuJen5b5/of1xF'
+        b'HqL6eRQvlEaoR0ekB8/8xwGyjjH6y/ONPfpzTI5h/n4+yyOiH/jofFQF8/sxJHXz9aT0Idf1oPDfjDnQH/ODPQn42'
+        b'2Ov56ejLgP9+r9P1W232tCfeHWJsBjD/mG+hJHf88N/DvHwz8H4YlHd/fLg38L8cG/jfTmoH+7cpAv+UjHf9Ytwz0'
+        b'v60N9NeT2ED/4uv4rebGQL99TA30yx0Dfrg10N9OXR3/sR8b8Ic7hT7Uv/icAcs2GGaT+9c2Z/C1wBfuL6vg+Nmj8'
+        b'VPIP1bddi2fXup03vh4/3+b3P8w1u5/eBljP1Puv3KqF29fFOtfPP6OkiTtk/s7rGDupHT/oe0FvWz84mbzd37rC7'
+        b'a/VLA/On9pncX1a5z/8Prpoi/Mf+H9W3j9rLHV1s9GqNgS4xe+P7A+TmKLHPXP7h8JXwn+obhX8B9GKO5S/GJ+fx/'
+        b'kzw5KXX5+lsSPRc2zwqZ8fwXmf0MnZbL5V5w/J/7Etdj6gX9sZOtXo92xJ/f/luzfy36lQ7D/5Tip6fGnVOvp8aO5'
+        b'MeA/TFIdf7qfqPjRKTm6Lps/3tD792C03zxMDfiz/dFA//lJoY/ce79t0fqx7aGazc5/VyxUdIX7Q1wSv9eLF51/f'
+        b'3lvoA95Qaf/YL0Z8B8WBv0Fh7mOvxneGPCLSwP95nXFQH9aMOA/Jgb6XT8w0H+pG/Bv1gb67YlB/w+XtgH/9cFAv3'
+        b'c02M9jq6/jtwZbA/3d48SAvxxr/T/xpy79qbnA83n/O6z64/fH4PtXC+z+QH+U+d/6aYvstUtTfYTvf/HZ/Y+DGi7'
+        b'1rE+tzH76S1QM8L2R+P7ILH7h83M4Fknn18n9V/T+QdTYdPn5p7hnqeevxymU2nT+epLV3/6siSxyLycMVbYhvj8G'
+        b'kfql1iOuzusXVD+I5/+z+zutihMW8WWmyOrm5++A/8qA3j9rVTD/EP9CXL97IR3/LFn8cUF/9YRequiELcr/GZH7E'
+        b'0V8dv/mvUPnDzrZ/bUuxD/H202U+LddWmlIZ4qKdobvjv0FrV+dgp/FP6jfLehgJ/8JFZI/Ps2T6mKsxD+I351R6a'
+        b'jFb6d0uxToY/mnK6tQIJrCdzuw+U/t/lY8/gJ8t05nyoX5FxcanDmIT5VVkgDT709Hobx+S+6fqZBbSdn9M2z/mPc'
+        b'wSeT5Mxj/NrX7jzD98kLJH3Y4X8/p/Z8OHv/k6zfxbCSsHwdUfm/0/M3Af7Z/m/EfY/xxYz3X9OcP6Pk1QX+Qf4KL'
+        b'r8y/Ro0EbDTkU2Vd3yP5bxDudPx5uWnC7yMNv3WMvyn5H/C3lVao49c3IRVIxH87Pun0L822nv9fHsj+JaH/3KiCL'
+        b'Lx/IGFThc4GRAT8Yq0davivvU1N07/TpDvtM/rUfm+GO2SQH4oalX9n2u1r/CefxrtEpn85+EEjFe9PCaX5g3mPjJ'
+        b'+z/l84wo/j4v7fHrbCnAIZv4LbTdXfZvvWFu8vbvjxLdQ8hH7it/gvT4HLd2yZ/npQRiHm32mhJMm3D2DvKuL76xC'
+        b'/PxcyhkXvLx6+IWviM4/A8/dpE89/LENUWNGpki2Uxzdbk/wtGj8gwHtC/FDuryb3L7P7d5vi9eOos/4O/8d8+xeO'
+        b'w0Vbun/84vUmFtF/cLRtfk/PiN2/PLcl+i65/+V5jPf0JUz/ro/wHKQ7b1aRc0sl/TRg8w/X6v3fFegDVj93hf1Xr'
+        b'/n9y3Szp0Xnv/H9zfcF9qu/PqaW39/8+vH7m22E5PubK/siaqv3Vz+K82eIzf9o95fj/r/g+JttKkvY/WOC/m1qv7'
+        b'M2vn8bGCj0KKkkpfNfg7Ehfrtrdf7mgu/gwfTZopznJPjn9ip0/qCO+PxB5/iK9f8p//2ubP6HnN+2C2z+mdzfjfP'
+        b'vZJvbxCab/wD8QJs/gvojlH8SDt8fvT4I94RNKg6bP/+C7/Teiff/wvtVyH+lDPN/JOfXip70w33k/ByeP6M3dc9t'
+        b'p4j1N0jtYysMbBKqO2/rBsY/4vuDt/yip5D8Af3j+0Npqi7Q+5+DB3x+LQ2RXL8Q+8F3anP76UZdUn+nc4saH6kfu'
+        b'g+p5Yv9n81fYnyrINgfnv/S7y8n96dtsoUTNv91oeMfNnrMx0+vkv3y9Rdsv43s/nFy/xLEj42Pe2qRcv+Bckv0n9'
+        b'z+rUZryn8lMOMf/M/Nfovd5veXXVDiFLJz6vz+0dBdper9o35XGz8Dvo1UfLSdJ/eG+2sTr0fvX3XJ/Z3s/kCk3J/'
+        b'YJvcnzkEnaT5UZuPvWfZbz/z+Wu9ihfRSlN7bBjyQnN8EfNAHxc/vHyb06f2hHqUf0vvD0YDwyu4PJ/cXLlFAw33v'
+        b'B+N/3P8JviVf7H/Lw/aT/YhlwuJ38xryVboV7v8j91fV7BW9PxSdJ5Yt3r/c5PMXbP7XZfO/TfvI5q/tqIbSsE6zU'
+        b'iu7PxLwJ9L9y+f8/nmf9x/BX2D/qSv3T9pLck8WdwJ6f2naKhD+yf3lPqvfLxZ6ov33Cc/Z4/sL8f25gUtzSGBn9x'
+        b'+m1/z+0k2+fgv+F3bF8Y9P7k+BIVIhle7fcmH80pZ+KRqvX1q7Sn6n/znM5u+jOb7qi9pf5YHN/9P71+eZ/SE2fw8'
+        b'KDT12f0TRTrP73yc+m6og6w9lyJ/J5tQGHrn/4PhP7v89WRl+Fv+/zUI5fpDfb0ggb9Dfe5/0JjR+usMqCm0x/mL/'
+        b'iVZ4Cpra3yRb/7CuwVGz+z99XH/Q9QuUBivh/jOf3p8GT7xBA42aZSXs/tg39f7YI70/FgIA7oFV6taz9deXeSrHD'
+        b'8if4XhrafkL+XjRhOVPMX5UZnO2/loL2f3NEdh/QvfPLvPxY7PiJdr66aEOPsHu32frTwG6rP2hHWr3712ct9o9vf'
+        b'+SrJ+R+/fctXAnTH7/XjIW5vnZ+u2x76bq/f99sv6l3p8P9CNbuf/PAv7r2vov0E9Onkq/sya//xAI4+9XC+jb/E4'
+        b'5Rh+V6wjqE+FaLka/Y+v3L1bYOdlQor/mlaIgf0uqH5n8NmepS8cvmP9U0h+9vwTbbyDZr4Xr12RiGe6vyesPfH/N'
+        b'hdivj+u3zH48Gj8jsL9KSGygSepnPH/QWKKHglgq4Pj13IhxLUEiwJbmD8fw+ykQ/y1Ly9+4/sP1VzP/VRDgH98fv'
+        b'Xy8zu/0zNfP2P33cv6xDnifPq2Ltjau//D6V/TJKeD5Exv8L4u/OH87dP0SBpw4f+f3v+KpCj+7Pzwk9b+dPhcU/d'
+        b'XxPD+1NTt0EaufGvicbZHPH+P6F63fnKz+I71g4/UL8D+/U3gtFJwCnX/B61fWOHCyXRU126Xnp8j44+0T5JVeVv8'
+        b'OUuTNwScstlMDlyY+jL/QAZ6n95ez318g629Qr9KlCiw/nr95IPl/IOX/qovzH/QXnT+zef4B/Mj1RHwndQ/zJHBs'
+        b'If+S/Hftexbd/+VK+AVaP6D0W3Z/4wH/foeG3wCd0PzpkfxJ7/8Ex6DzX3bC7q8/4/x17FD5j8L974b1A5I//AZb/'
+        b'72h92+S+q2V1W8F6P8Sjn9eaiN8/7Lv8N8/caYnOyF1mbD/BIUj7P+hPH/W2Scgv3r/k0S/YqKf7T/B63/090esNO'
+        b'6l9P5PnD/YmMqW8qdv20L+xP7X2SYOShX6gG8X2PzhOszq13IXxR5S7k9yv+GFdzp/E1SY/Vvtk7Wi6++Ft26X3V8'
+        b'ULLNyitS/tH6KDtr46RXqYcw/jz9hVn+5+Zguq7/ccdpxWP7J77/G8ie+mD/x/I1dx8WDz9evq+z+aSfERZkFsSnM'
+        b'7q9+tJXxU5vm3w75URScf7P722/2SLm/FMZvXpXrKR9/Qf4/dmn+v61k9dPj+VBwQtKBBTZ+cpAzmbioqNwfSvPvS'
+        b'cm/xvxpzL8kf2r5awv23zuTVtn9s1n+rCn5C+pHts/LlfNXpN2fC/w7MG508idx/Y/zzzbU81fa1+Yfgb4Tbg30E2'
+        b'X+gdAPnXfoDwT6LP95hvw5NdUPtkl+aDPU6fsafVL/Zb9HTvofz38UwX66Lil2ocegPvgCNmzMf6R+K9ojWr9BzW2'
+        b'T+q0l3FOb1Z/Mfie5/bbI/emP9XyrHbW/AcmfrpY/0Rrfc26L8V/oP1/MX/T3l9T4tU5admIFuWNm+3/SIvmRL1xv'
+        b'0fxP7bfG9p8J9qv337v2Gzc/ar+eXP98z34HTqrRr7mJ+vtZuH7zO9L9tRva/+KdeHn9Zqwfi82P2p8b+lr9+o79N'
+        b'ZFIPwip/8jyb1n92lPo4/EXvuFZzT8XCLpt+f49Fr9TKX5jfCT9fmKOT+/fmXtt9vspuv1Xoe6E+hFl9QfO4ez+wI'
+        b'rzyvdP0vhP8ekAiuEDD1HtEJA9VeL8H46/Wvy2GvZAn/+pj7fy79Dj+s+H+o1/0UX576+1C6jJfz8N12+ogdd5sw6'
+        b'o0PoR7W6tkP8ooU32L5D62aX1IyL6w/OX38C1UUL2784rEeC3ml38+5V5TCdnG8nv9/VXiP1+So+OXy/k/r+ggdBW'
+        b'4X9XgoGky+al8f6rLdSP2yWaU/9Fc7L+9bZ5Z/0J46ergoCP91+w+rkizb+Q+pHJn8eP78x/2eL81wbPf20hR5P5L'
+        b'zy3i+dvvPfmv77NElRT5l8b4xPR8DrfP5V+eP41rb8zf0vvb4+E+ZNs/B2S+qlRy3+/ZTwBfN8ekQmsZjb+XoIM9K'
+        b'dKViT+sf3Py1SeP8bjl+vDEbWV/ZeY/qt0fzy7/79H1w+V399w6e9nFPLfz/DKTUx198h8hdUv6xANyK3YDTr+JvV'
+        b'LBejLv//4ivcPjpBdZPP/DqtftN/vYOOfYSH7/SQy/8X2f1sx2dUC+SuTf4F/KSZpzliuo/I/VmLkRfhWGYvWP+z3'
+        b'P26gKBDpY/9dDkN0rfQ/Gf/5Yv/R+UePjR8clK+/Q/zfooayf7HZCCcFtv8lv7/NjoreK6XD5q+gDyx/nib59b9pP'
+        b'n8cxB65fz+dkvWnVgjiPqv2t7k3jV/p/GvExi+xMP+K84etzr8urEOhIY6/6PmbyA2V84s6/1s6f/smj9/o+GfM6E'
+        b'd8/+n6zc4n5Zxs/Nycn8MxzmsO6BGH4UfcXdeq/zRf8fwx2ElH55+N/2X6oST/34M+OX+Z35TPf//Hakj7vy7k/ju'
+        b'w6RXNP2HPZfffafofkbMN5/z8XUDjv4/578v80/uTwCc7SNq/jfH9DJ+tn/qi/gffk/+LQf4pWJEuf/sV9ZHvWmgy'
+        b'f3ALbP8KHv892BA9yf6vMzv/gfWPcvsT7p/0bQdl509q+fmPJQRw0f++sPhjA9M0/kyy+FM1xZ9nPn+J8vnLL9rvz'
+        b'5L4A6Kkcvwxj7/GM2P83eH6uU/jr5vF32/q+h2Jv7sT6g3k+KvV3zR+fTPFrxuh/kbZ+HH5WDPFLxDgVo1f14eaJH'
+        b'+ATL9/jEzrlyme/1Z/P/l/MHy+RcCSgVmlnOOIcFd+NPkBPDS+5Tjq4z7SX5YZ3+YwH/GdVH72mSBYfM8M+cwh4vM'
+        b'uP8PIpaLPhiaQzx8K+bcKPZcL6HJWOb6V5Pz4ClKYK8dCCr6bc2IJQqAkO+6GZNZ8GZNYSUq/cPkZOYUzUUuhLATi'
+        b'v+GGEumd2ErChVCUKDBkq13BSYUyf4jMh6j4gr5Dk76FTuP0fG5Lqvyu0p+W8o7cFShaGrcnO2/AzbwuEDWl9oKt8'
+        b'GNzSRVVWpx/Gvx4pyCeT32Ff1/RiqPo01d6ko4BErnTVdUkSvsUNJeFIk/ZiqSik7iSuYr9RX4a00Ky0K5s3llXYP'
+        b'2q/i/c5Ego+oq8FBIbggIKFflCpX8sRQg7/yzYXy+RhRT4ZUyltqhk1Z8JMeF5VYuWqf9IUzZSXI9T8ZWWfMXUfSW'
+        b'+ZEoLpectpRVkod9ev71+e/32+u312+vv+eL1yvtg+noNg+8/wF9tlM2/G1+2k+ezXjh9fwSiUEqFAsrwWlr5bz6n'
+        b'deHufXh9Q6F08oPv4uqQbWLvp9d6cqMj/VD+R7ofTuJBHCP63WwavpV8uFH6eypzJBVtwmvunKRRIsrrL7F+VCllY'
+        b'1rL3FtN9IW/FQa574wyWVtkPmadZLtVtP4vdjNqdvhh+S+ZVA1zd5Vz+a0Jt70gn0M1YtnkmK31rvwOX1vzfyA/ty'
+        b'9rlZfWRkmssGeilmZzWAIpYR25RvZOhu+aa5yvTdtJPZHk78r8CaZsHR1pEKi+elbun3VFfksxNQ53+qSx8F1/9fO'
+        b'fUesaHzAijfn4qm721UB5Npd/h3kxelrgW7koqdkAstfJqCFjqzd5vHEDo9Gd37X12rtd8UQeTd6N16cg/H6oN4G7'
+        b'gZXr2yR/23G51X60UYte0UAG/f735feN8pu9hk/6pG/J9wQFTsN8ldbS/VMIoA2n+12dCfgxZ8tXuo8OGr3jd5uq5'
+        b'LbiJLbJfsI8XqNJ+v2u5PZtLd6VL/l+ameZOheKX5holu9H9pXkSreFCMXlu/r5zz///PMff//TTz/98XfwZ/NP+M'
+        b'9/yj/+Tv74z/LH32cfT//bv/z001+u5sfD8/L8fPUVv90/vjwv7xaz59nd8+VxefX1ymt30eDq89UGnnraLxeb2Xs'
+        b'PHKWvLfJ96QZDTnfH1+XT02axvDutZ4/Lu+Vhdr9bLq6+Pj+9LD9fnfZ38+PLAXj4z6WfP189nI6HO0A4bY4HaKn8'
+        b'X4rQyOG4WJ6uvv7Xv1zNdpv7zd1+dtpefV3NdidoYPb8fLg7zWe75d3rbPeC6V87VrVY8a4B9XtigTzJ8TDb3UGry'
+        b'WG/xExcDbq9u7brEfjT8fH48nz3+HS8n91vdpvny9XXw8tu9/kqWR6WT1gbp+fZ8ymTZbN/3C1xO7Nnyn7c8T3fdY'
+        b'gKgY0TVjTK+b36evP5qnX1tfz5Krz6Wvp8Nbz6ev0z0dn+vHqs5SLulqvnu3vQ0iKjv5+d707Lb3e75eFu+yp++3x'
+        b'8Bok+AvuWg/Yz6IOn5d0e9AxcN1Dbw1qf7fGn0+JxBp9AEZkE3auvlc9XfSp5FRh+nC0Wm0Mi98vTJlnnXBeho/Hz'
+        b'dy+n5d3umJTzx55nCRDpOz0ERF4OK/zAaj9j8J//DE8sD6fjE+3/d6xssdkDuPy59rlcvflcKtf+nLNPse+wGZ2es'
+        b'RniB2/KpUrl83X5y00NP/25BM+/bIBPMMG/gUjpY0TKfxOR8seIXP91RHBvf/3a/RiNikqDe5ZEQG2emo5Iolhhj/'
+        b'LGq99vHD8HjvI4O53u7i+Z61M/VL78C3jfYnkGnXy+0kLEzwIbOe0biLL/D/RlvTg='
+    )

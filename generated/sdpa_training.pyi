@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Final, Literal, overload
 
+from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, Stream, Tensor
-from cudnn_bindgen.runtime.metadata import Operand
 from typing_extensions import Never, TypeVar
 
 FINGERPRINT: Final[str]
@@ -59,7 +59,9 @@ def run(
 ]: ...
 def set_checks(enabled: bool) -> None: ...
 def execute_uids(
-    arguments: Mapping[int, int], workspace_ptr: int = 0, stream: int = 0
+    arguments: Mapping[int, int],
+    workspace_ptr: int = 0,
+    stream: int = 0,
 ) -> None: ...
 def workspace_size() -> int: ...
 @overload

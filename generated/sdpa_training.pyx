@@ -2,229 +2,93 @@
 # Graph 5bd58cd4b867755be9b97ce1767cd633
 # From sdpa_causal.json
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """SDPA.
 
-slot  uid  argument   name   role    data type  dim         stride
-0     1    q_ptr      Q      input   BFLOAT16   2,8,256,64  131072,16384,64,1
-1     2    k_ptr      K      input   BFLOAT16   2,2,512,64  65536,32768,64,1
-2     3    v_ptr      V      input   BFLOAT16   2,2,512,64  65536,32768,64,1
-3     4    o_ptr      O      output  BFLOAT16   2,8,256,64  131072,16384,64,1
-4     5    stats_ptr  stats  output  FLOAT      2,8,256,1   2048,256,1,1
+slot  uid  argument   role    data type  dim         stride             align  layout  name
+0     1    q_ptr      input   BFLOAT16   2,8,256,64  131072,16384,64,1  16     plain   Q
+1     2    k_ptr      input   BFLOAT16   2,2,512,64  65536,32768,64,1   16     plain   K
+2     3    v_ptr      input   BFLOAT16   2,2,512,64  65536,32768,64,1   16     plain   V
+3     4    o_ptr      output  BFLOAT16   2,8,256,64  131072,16384,64,1  16     plain   O
+4     5    stats_ptr  output  FLOAT      2,8,256,1   2048,256,1,1       16     plain   stats
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "5bd58cd4b867755be9b97ce1767cd633"
-GRAPH = {
-    "source": "sdpa_causal.json",
-    "dialect": "structure v2",
-    "nodes": ("SDPA",),
-    "is_override_shape_enabled": False,
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "q_ptr", "Q", "input", "BFLOAT16", (2, 8, 256, 64), (131072, 16384, 64, 1), 16),
-    Operand(2, "k_ptr", "K", "input", "BFLOAT16", (2, 2, 512, 64), (65536, 32768, 64, 1), 16),
-    Operand(3, "v_ptr", "V", "input", "BFLOAT16", (2, 2, 512, 64), (65536, 32768, 64, 1), 16),
-    Operand(4, "o_ptr", "O", "output", "BFLOAT16", (2, 8, 256, 64), (131072, 16384, 64, 1), 16),
-    Operand(5, "stats_ptr", "stats", "output", "FLOAT", (2, 8, 256, 1), (2048, 256, 1, 1), 16),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("q", "plain", -1),
-    ("k", "plain", -1),
-    ("v", "plain", -1),
-    ("o", "plain", -1),
-    ("stats", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ()
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* q,
-    void* k,
-    void* v,
-    void* o,
-    void* stats,
+    void* q,  # uid 1, input, BFLOAT16
+    void* k,  # uid 2, input, BFLOAT16
+    void* v,  # uid 3, input, BFLOAT16
+    void* o,  # uid 4, output, BFLOAT16
+    void* stats,  # uid 5, output, FLOAT
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[5]
-    slots[0] = q  # uid 1
-    slots[1] = k  # uid 2
-    slots[2] = v  # uid 3
-    slots[3] = o  # uid 4
-    slots[4] = stats  # uid 5
+    cdef void** slots = [q, k, v, o, stats]
     return execute_plan(_graph, slots, workspace, stream)
 
 
-def execute(
-    q_ptr,
-    k_ptr,
-    v_ptr,
-    o_ptr,
-    stats_ptr,
-    workspace_ptr=0,
-    stream=0,
-):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* q = address(q_ptr, "q_ptr")
-    cdef void* k = address(k_ptr, "k_ptr")
-    cdef void* v = address(v_ptr, "v_ptr")
-    cdef void* o = address(o_ptr, "o_ptr")
-    cdef void* stats = address(stats_ptr, "stats_ptr")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+def execute(q_ptr, k_ptr, v_ptr, o_ptr, stats_ptr, workspace_ptr=0, stream=0):
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        q,
-        k,
-        v,
-        o,
-        stats,
-        workspace,
-        queue,
+        address(q_ptr, "q_ptr"), address(k_ptr, "k_ptr"), address(v_ptr, "v_ptr"),
+        address(o_ptr, "o_ptr"), address(stats_ptr, "stats_ptr"),
+        address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
-def run(
-    q,
-    k,
-    v,
-    o=None,
-    stats=None,
-    *,
-    workspace=None,
-    stream=None,
-    check=True,
-):
-    """Enqueue the graph on tensors, each of them checked first.
+def run(q, k, v, o=None, stats=None, *, workspace=None, stream=None, check=True):
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    q: input, BFLOAT16 [2, 8, 256, 64], strides [131072, 16384, 64, 1], aligned to 16 bytes
-    k: input, BFLOAT16 [2, 2, 512, 64], strides [65536, 32768, 64, 1], aligned to 16 bytes
-    v: input, BFLOAT16 [2, 2, 512, 64], strides [65536, 32768, 64, 1], aligned to 16 bytes
-    o: output, BFLOAT16 [2, 8, 256, 64], strides [131072, 16384, 64, 1], aligned to 16 bytes
-    stats: output, FLOAT [2, 8, 256, 1], strides [2048, 256, 1, 1], aligned to 16 bytes
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns o, stats: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
-    cdef PyObject* given[5]
+    cdef PyObject** given = [
+        <PyObject*>q, <PyObject*>k, <PyObject*>v, <PyObject*>o, <PyObject*>stats,
+    ]
     cdef void* slots[5]
-    given[0] = <PyObject*>q
-    given[1] = <PyObject*>k
-    given[2] = <PyObject*>v
-    given[3] = <PyObject*>o
-    given[4] = <PyObject*>stats
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"alibi_mask":false,"attn_scale_va'
-    b'lue":"3E000000","compute_data_type":"FLOAT","diagonal_alignment":"TOP_LEFT","dropout_prob'
-    b'ability":null,"generate_stats":true,"implementation":"COMPOSITE","inputs":{"K":2,"Q":1,"V'
-    b'":3},"is_mxfp8":false,"left_bound":null,"max_seq_len_kv":null,"max_total_seq_len_kv":null'
-    b',"max_total_seq_len_q":null,"mma_core_mode":"HALF","name":"sdpa","outputs":{"O":4,"Stats"'
-    b':5},"padding_mask":false,"right_bound":0,"stats_use_log2":false,"tag":"SDPA","unfuse_fma"'
-    b':false}],"tensors":[{"data_type":"BFLOAT16","dim":[2,8,256,64],"name":"Q","stride":[13107'
-    b'2,16384,64,1],"uid":1},{"data_type":"BFLOAT16","dim":[2,2,512,64],"name":"K","stride":[65'
-    b'536,32768,64,1],"uid":2},{"data_type":"BFLOAT16","dim":[2,2,512,64],"name":"V","stride":['
-    b'65536,32768,64,1],"uid":3},{"data_type":"BFLOAT16","dim":[2,8,256,64],"name":"O","stride"'
-    b':[131072,16384,64,1],"uid":4},{"data_type":"FLOAT","dim":[2,8,256,1],"name":"stats","stri'
-    b'de":[2048,256,1,1],"uid":5}]}'
-)
-_PLANS = ()
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+        b'eNq1VF1P2zAUDQwm0Pawn4D81IcMNUmTljzBNtAQbAUV8YKQ5SRu5zWx09iuQKjS/vl27dK0ZXRU05aHq9yPnHPu9'
+        b'XUaW47j6D0wYZKFnTRrJZ2o3Q7DhB4kB+2Ueu2onWZREDSgxpmaDWPezNy1vtbvoEhmJcEp0ZLk+9+l4PqtCapKp0'
+        b'pXdG/sW2RtJPU+XRw1tg3FLhhm48Yd4RLqjXtpfcZLrfQOvH04Oe8eXXlRw3zONo0xYeZAMTs0SDbhOJtgDh9jFpg'
+        b'ZbV+nRJszomFNdPYykTUAvEy0AebHKqJXM6JxTXT9X4i2ZkSiJurq18bX6t/OzpDoXXukREnLtj3zFhlN0BI+S7cx'
+        b'p9tZjC3S2cWwEzTBkUUsc8I4+wnPPDNcmRmvzIhnM/NGnmQdK8hYeQqqH1AquKJ3CsXmtYB+Kc6IIljdlxTFyDaOX'
+        b'MSgqipoxsiqArEUnh0RZGSBU6E5ULz3Ji4yNwmPaSWZ4FDo7zehhouMShTfPCCSs4Thgsghivskl9RFRCmOZUpyis'
+        b'ck1wY+OG7aBz79k2qQOxCc5BhQB7ygRgS66l7g8+MTm69ECaeMy0okJGE5U/co5jrPXTSgnFamWTtGFMN2gBRWlDk'
+        b'1OERN5X/sfrno9k6vju2MQIg0kzxDse+iSxR7LrpGcQBtM4mLu37ZqbvKaV/hBAaTzSgLcoclHeGccjwcL0aVUNDE'
+        b'OrlRnSrg3yUqigsYLQj9fHR+YgZNCuOZXxt40w23krsobrmoN202BMElyTLGB8tHUbHBt1p1E87WXh0tKc7FwK/LF'
+        b'BkAifkpAonmfVPQL8hjfnILFZRLUU2PfMXeZKyAtO92XD+M3Kh1W6u/NFulKmYau/ECr9n2XS8KOi2ocj2o0wzkwb'
+        b'K9iO27oecvYZ8tYkdhGERu4LejzhK0/1fQ1+tAB2tA/z6R7loTaT3Fnt+TRWBvjjtd/gVsv9l6LJrDhpPbyS9gSO9'
+        b'L'
+    )

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.errors import OperandError
-from cudnn_bindgen.runtime.metadata import Operand
 from cudnn_bindgen.runtime.tensor_types import FRAMEWORK_NAMES, STORED
 
 Sizes = tuple[int, ...]

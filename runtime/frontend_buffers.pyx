@@ -13,7 +13,7 @@ import ctypes
 import struct
 
 from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError
-from cudnn_bindgen.runtime.metadata import SCALAR_BYTES
+from cudnn_bindgen.runtime.tensor_types import SCALAR_BYTES
 
 cdef extern from "Python.h":
     object PyLong_FromVoidPtr(void*)

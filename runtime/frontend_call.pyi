@@ -1,14 +1,15 @@
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
 from typing import Any
+
+from cudnn_bindgen.runtime.binding import Binding
 
 class FrontendCall:
     graph: Any
-    module: ModuleType
+    module: Binding
     def __init__(
         self,
         graph: Any,
-        module: ModuleType,
+        module: Binding,
         get_stream: Callable[[Any], int | None],
         default_handle: Any,
         knows_default: bool,

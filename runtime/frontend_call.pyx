@@ -1,7 +1,7 @@
 # cython: language_level=3, freethreading_compatible=True
-"""The frontend's way to call a graph, over a generated module: uids → slots, tensors → addresses.
+"""The frontend's way to call a graph, over a Binding: uids → slots, tensors → addresses.
 
-What a call cannot say to the module it says to the frontend's own graph: docs/accelerate.md.
+What a call cannot say to the binding it says to the frontend's own graph: docs/accelerate.md.
 """
 from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
@@ -10,6 +10,7 @@ from cpython.tuple cimport PyTuple_New
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
+from cudnn_bindgen.runtime.binding cimport Binding
 from cudnn_bindgen.runtime.frontend_buffers cimport buffer_address, scalar_value
 
 from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
@@ -17,7 +18,6 @@ from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describ
 cdef extern from "Python.h":
     ctypedef struct PyTupleObject:
         PyObject** ob_item
-    object PyObject_Vectorcall(object, PyObject**, size_t, object)
     object PyBytes_FromStringAndSize(const char*, Py_ssize_t)
 
 # Distinct overrides that a graph remembers. A serving program has a few hundred.
@@ -25,45 +25,43 @@ MOST_OVERRIDES = 1024
 
 
 cdef class FrontendCall:
-    """Has the frontend's `execute`, on one module and one graph of the frontend.
+    """Has the frontend's `execute`, on one binding and one graph of the frontend.
 
     `get_stream` is the frontend's; `default_handle` is what `graph` executes with when it is given
     none; `knows_default` says that this is known, also when it is None: the legacy stream.
     """
 
-    cdef readonly object graph, module
-    cdef object _execute, _run, _get_stream, _default_handle
+    cdef readonly object graph
+    cdef readonly Binding module
+    cdef object _get_stream, _default_handle
     cdef dict _slots             # uid → slot, of what callers pass
     cdef dict _names             # name → slot, None where it is not one operand's
-    cdef dict _overrides         # key → the module's Overrides
-    cdef tuple _operands, _arguments, _keywords
+    cdef dict _overrides         # key → the binding's Overrides
+    cdef tuple _operands, _arguments, _defaults
     cdef int _tensors, _count
     cdef bint _check, _knows_default, _takes_overrides
 
-    def __init__(self, graph, module, get_stream, default_handle, knows_default, check):
+    def __init__(self, graph, Binding module, get_stream, default_handle, knows_default, check):
         # Of a scalar with a value the frontend takes that value, whatever its caller passes.
         operands = tuple([o for o in module.OPERANDS if o.default is None])
-        scalars = tuple([o.argument for o in operands if o.role == "scalar"])
+        scalars = [o for o in operands if o.role == "scalar"]
         self.graph = graph
         self.module = module
-        self._execute = module.execute
-        self._run = module.run
         self._get_stream = get_stream
         self._default_handle = default_handle
         self._knows_default = knows_default
         self._check = check
-        self._takes_overrides = hasattr(module, "Overrides")
+        self._takes_overrides = module.GRAPH["is_override_shape_enabled"]
         self._operands = operands
         self._arguments = tuple([operand.argument for operand in operands])
+        # They have the last slots.
+        self._defaults = tuple([o.default for o in module.OPERANDS if o.default is not None])
         self._count = len(operands)
         self._tensors = self._count - len(scalars)
         self._slots = {operand.uid: slot for slot, operand in enumerate(operands)}
         self._names = {}
         for slot, operand in enumerate(operands):
             self._names[operand.name] = None if operand.name in self._names else slot
-        self._keywords = (*scalars, "workspace", "stream") if check else ("workspace_ptr", "stream")
-        if self._takes_overrides:
-            self._keywords += ("overrides",)
         self._overrides = {}
 
     def execute(
@@ -81,7 +79,7 @@ cdef class FrontendCall:
         cdef tuple values
         cdef PyObject** items
         cdef list owned = []
-        cdef Py_ssize_t positional = self._tensors if self._check else self._count
+        cdef Py_ssize_t index
         cdef bint overriding = (
             _is_given(override_uids) or _is_given(override_shapes) or _is_given(override_strides))
         stream = self._stream_of(handle)
@@ -89,7 +87,7 @@ cdef class FrontendCall:
             return self._delegate(
                 tensor_dict, workspace, handle, override_uids, override_shapes, override_strides,
                 tensor_uids)
-        values = PyTuple_New(self._count + len(self._keywords))
+        values = PyTuple_New(self._count + len(self._defaults))
         items = (<PyTupleObject*>values).ob_item
         if tensor_uids is None:
             for key, item in tensor_dict.items():
@@ -97,17 +95,19 @@ cdef class FrontendCall:
         else:
             self._put_all(items, tensor_dict, tensor_uids, stream, owned)
         self._complete(items, stream, owned)
-        if workspace is not None and not self._check:
-            workspace = buffer_address(workspace, "workspace", stream, owned)
-        elif workspace is None and not self._check:
+        for index in range(len(self._defaults)):
+            _set(items, self._count + index, self._defaults[index])
+        overrides = None
+        if overriding:
+            overrides = self._overrides_of(override_uids, override_shapes, override_strides)
+        if self._check:
+            self.module.run_items(items, workspace, stream, True, overrides)
+            return
+        if workspace is None:
             workspace = 0
-        _set(items, self._count, workspace)
-        _set(items, self._count + 1, stream)
-        if self._takes_overrides:
-            _set(items, self._count + 2, self._overrides_of(
-                override_uids, override_shapes, override_strides) if overriding else None)
-        PyObject_Vectorcall(
-            self._run if self._check else self._execute, items, positional, self._keywords)
+        else:
+            workspace = buffer_address(workspace, "workspace", stream, owned)
+        self.module.enqueue_items(items, workspace, stream, overrides)
 
     cdef object _stream_of(self, object handle):
         """The stream of the call; None where only the frontend knows it."""

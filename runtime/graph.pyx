@@ -5,6 +5,7 @@
 variant pack. Calls count themselves in `calls`; what retires plans first takes their set out of
 `plans`, then waits until the calls from before have left: no plan is destroyed under a launch.
 """
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from libc.stdint cimport int64_t, uintptr_t
 
 from cudnn_bindgen.runtime.calls cimport enter_call, leave_call, wait_for_calls
@@ -28,11 +29,10 @@ from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.status cimport Failure, raise_cudnn
 from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT, held_block
 
+from cudnn_bindgen.module_data import RUNTIME_ABI
 from cudnn_bindgen.runtime.errors import PlanNotLoadedError, RuntimeAbiError
-from cudnn_bindgen.runtime.metadata import SCALAR_BYTES
 from cudnn_bindgen.runtime.policy import default_policy, policy_number
-
-RUNTIME_ABI = 2
+from cudnn_bindgen.runtime.tensor_types import SCALAR_BYTES, span_of
 
 cdef enum:
     # Bytes that launch records are proven for; calls with less aligned addresses go direct.
@@ -53,6 +53,16 @@ cdef int check_abi(int emitted_for) except -1:
     return 0
 
 
+cdef void* graph_of(object binding) except NULL:
+    """The graph of a binding.Binding, or its family: what the other functions take."""
+    return PyCapsule_GetPointer(binding.handle, "cudnn_bindgen graph")
+
+
+cdef object handle_to(void* graph):
+    """What a Binding has for graph_of."""
+    return PyCapsule_New(graph, "cudnn_bindgen graph", NULL)
+
+
 cdef void* register_graph(str module, str fingerprint, tuple operands, tuple plans) except NULL:
     """Register a module's graph: `operands` in slot order, scalars last, and its plans."""
     cdef Graph* graph = new Graph()
@@ -67,9 +77,11 @@ cdef void* register_graph(str module, str fingerprint, tuple operands, tuple pla
         else:
             graph.operands += 1
             graph.proven.push_back(OPERAND_PROOF)
-            graph.largest = max(graph.largest, operand.span)
+            graph.largest = max(graph.largest, span_of(operand))
         graph.mask.push_back(operand.alignment - 1)
         graph.may_be_null.push_back(0 in operand.dim)
+    outputs = [operand for operand in operands if operand.role == "output"]
+    graph.computes_nothing = bool(outputs) and all([0 in output.dim for output in outputs])
     graph.proven.push_back(WORKSPACE_PROOF)
     graph.policy.store(default_policy())
     graph.record_capacity.store(RECORDS_BY_SCALARS)
@@ -86,6 +98,8 @@ cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) 
     PlanNotLoadedError, PlanMismatchError, WorkspaceError, LibraryNotFoundError, CudnnError,
     DriverError, and what `make_missing` of replace_plans raises.
     """
+    if (<Graph*>graph).computes_nothing:
+        return 0
     return _enter(<Graph*>graph, slots, NULL, workspace, -1, stream, -1)
 
 
@@ -96,8 +110,7 @@ cdef int execute_overridden(
     cdef Graph* self = <Graph*>graph
     cdef OverrideValues* values = <OverrideValues*>overrides
     if values == NULL or values.uids.empty():
-        return 0 if self.overrides.computes_nothing else execute_plan(
-            graph, slots, workspace, stream)
+        return execute_plan(graph, slots, workspace, stream)
     if values.computes_nothing():
         return 0
     return _enter(self, slots, values, workspace, -1, stream, -1)
@@ -137,10 +150,10 @@ cdef int64_t overridden_workspace_size(void* graph, void* overrides) except -1:
 
 
 cdef int replace_plans(void* graph, tuple plans, object make_missing) except -1:
-    """Create the current device's plan of `plans` (metadata.PlanParts), then put all in place.
+    """Create the current device's plan of `plans` (module_data.PlanParts), then put all in place.
 
     `make_missing` is None or called, with SM, SM count and cuDNN version of the current device, to
-    make a plan where none is for the device: it returns the fields of a PlanParts.
+    make a plan where none is for the device: it returns a PlanParts.
 
     Raises as execute_plan does; the plans loaded before stay in place then, unless it is one of
     those which cannot be destroyed.
@@ -168,6 +181,11 @@ cdef int close_graph(void* graph) except -1:
     """
     cdef Graph* self = <Graph*>graph
     return _retire(self, self.plans.exchange(NULL))
+
+
+cdef bint is_graph_open(void* graph) noexcept:
+    """Whether plans are loaded."""
+    return (<Graph*>graph).plans.load() != NULL
 
 
 cdef int set_graph_policy(void* graph, object policy) except -1:

@@ -49,7 +49,7 @@ cdef enum:
 
 
 cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object parts) except NULL:
-    """Lay out `parts` (metadata.PlanParts) for a graph. Raises PlanMismatchError; needs no GPU."""
+    """Lay out `parts` (a PlanParts) for a graph. Raises PlanMismatchError; needs no GPU."""
     cdef LoadedPlan* loaded
     slots = {operand.uid: slot for slot, operand in enumerate(operands)}
     if parts.fingerprint != fingerprint:

@@ -9,8 +9,6 @@ from cudnn_bindgen.runtime.tensor_checks cimport (
     GIVEN_READ_ONLY, GIVEN_TENSOR, MOST_OPERANDS, Finding, TensorCall, check_tensors,
 )
 
-from cudnn_bindgen.runtime import member_errors
-
 
 cdef void* member_of_tensors(Family* family, const TensorCall* call) except NULL:
     """The graph that the tensors of `call`, whose outputs may be missing, have the shapes of.
@@ -28,6 +26,7 @@ cdef void* member_of_tensors(Family* family, const TensorCall* call) except NULL
     if fit.whole == 1:
         return members.graphs[fit.first]
     if fit.whole > 1:
+        from cudnn_bindgen.runtime import member_errors
         raise member_errors.ambiguous_error(
             <tuple>family.names, _key(members, fit.first), _key(members, fit.second))
     if fit.is_clear:
@@ -35,6 +34,7 @@ cdef void* member_of_tensors(Family* family, const TensorCall* call) except NULL
         _refuse_tensors(members, fit.first, call[0])
     if member >= 0:
         _refuse_tensors(members, member, call[0])
+    from cudnn_bindgen.runtime import member_errors
     raise member_errors.unknown_shape_error(
         <tuple>family.names, _keys(members), _read_key(members, key) if is_read else None,
         _shapes(call))
@@ -42,6 +42,7 @@ cdef void* member_of_tensors(Family* family, const TensorCall* call) except NULL
 
 cdef int refuse_key(Family* family, const int64_t* key) except -1 with gil:
     """Raise that no member has this key."""
+    from cudnn_bindgen.runtime import member_errors
     raise member_errors.unknown_key_error(
         <tuple>family.names, _keys(&family.members), _read_key(&family.members, key))
 

@@ -23,8 +23,6 @@ from cudnn_bindgen.runtime.tensor_layout cimport (
 )
 from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT
 
-from cudnn_bindgen.runtime import tensor_errors
-from cudnn_bindgen.runtime.allocate import allocate_output
 from cudnn_bindgen.runtime.errors import OperandError
 
 
@@ -84,6 +82,7 @@ cdef void* read_workspace(
         if check and how != GIVEN_ADDRESS:
             size[0] = _check_workspace(call, &tensor, how, device)
     if <uintptr_t>memory & (WORKSPACE_ALIGNMENT - 1):
+        from cudnn_bindgen.runtime import tensor_errors
         raise tensor_errors.workspace_alignment_error(WORKSPACE_ALIGNMENT, <uintptr_t>memory)
     return memory
 
@@ -143,6 +142,7 @@ cdef object _make(Graph* graph, const TensorCall* call, int slot, object like):
         if call.given[other] not in (GIVEN_ADDRESS, NOT_YET_READ):
             maker.prototype.device = call.tensors[other].device
             break
+    from cudnn_bindgen.runtime.allocate import allocate_output
     return allocate_output(
         like,
         operand_name(call, slot),
@@ -166,14 +166,17 @@ cdef int64_t _check_workspace(
     cdef uint64_t elements = 1
     cdef int axis, user
     if tensor.device.device_type not in (CUDA, CUDA_MANAGED):
+        from cudnn_bindgen.runtime import tensor_errors
         raise tensor_errors.device_type_error("workspace", tensor.device.device_type)
     if tensor.device.device_type == CUDA:
         if device[0] == UNKNOWN_DEVICE:
             device[0] = tensor.device.device_id
         if tensor.device.device_id not in (device[0], UNKNOWN_DEVICE):
+            from cudnn_bindgen.runtime import tensor_errors
             raise tensor_errors.other_device_error(
                 "workspace", tensor.device.device_id, "the first operand", device[0])
     if how == GIVEN_READ_ONLY:
+        from cudnn_bindgen.runtime import tensor_errors
         raise tensor_errors.read_only_error("workspace")
     for axis in range(tensor.ndim):
         if tensor.shape[axis] == 0:
@@ -181,8 +184,10 @@ cdef int64_t _check_workspace(
         elements *= <uint64_t>tensor.shape[axis]
     # Of more elements than any memory has, which might have wrapped, the span is all of it.
     if span.last - span.first + 1 != (elements * <uint64_t>region.element_bits + 7) // 8:
+        from cudnn_bindgen.runtime import tensor_errors
         raise tensor_errors.workspace_gaps_error()
     user = find_user_of(region, call[0])
     if user >= 0:
+        from cudnn_bindgen.runtime import tensor_errors
         raise tensor_errors.shared_workspace_error(operand_name(call, user))
     return elements * region.element_bits // 8

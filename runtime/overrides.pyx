@@ -12,6 +12,7 @@ from cudnn_bindgen.runtime.override_values cimport (
     ABOVE_DECLARED, NEGATIVE_DIM, NEGATIVE_STRIDE, DeclaredShape, OverrideSymbol, OverrideTable,
     OverrideValues, Refused, SymbolStep, SymbolUse,
 )
+from cudnn_bindgen.runtime.graph cimport graph_of
 from cudnn_bindgen.runtime.overridden cimport describe_values
 from cudnn_bindgen.runtime.registered cimport Graph
 
@@ -42,7 +43,7 @@ cdef int register_overrides(
     """Say what a graph's overrides may be, after register_graph.
 
     `shapes`: (name, axes, bits of an element) of each operand, in slot order. `symbols`: (name,
-    is_packed, use, ...), a use being (slot, axis, ((operation, number), ...)).
+    is_packed, uses), a use being (slot, axis, ((operation, number), ...)).
     """
     cdef Graph* self = <Graph*>graph
     cdef OverrideTable* table = new OverrideTable()
@@ -54,8 +55,8 @@ cdef int register_overrides(
         shape.dim = operand.dim
         shape.stride = operand.stride
         table.shapes.push_back(shape)
-    for _, is_packed, *uses in symbols:
-        table.symbols.push_back(_symbol(is_packed, tuple(uses)))
+    for _, is_packed, uses in symbols:
+        table.symbols.push_back(_symbol(is_packed, uses))
     table.is_unbounded = is_unbounded
     table.graph = graph
     table.finish()
@@ -104,42 +105,95 @@ cdef int _capacity(object records, str where) except -1:
     return number
 
 
-cdef void* make_overrides(void* graph) except NULL:
-    """Return overrides of nothing."""
-    return new OverrideValues((<Graph*>graph).overrides[0])
+cdef class Overrides:
+    """Shapes and strides for a call, in place of the declared ones. For one thread at a time.
+
+    Axes stand in the graph's order, sizes are in elements. A stride left out follows from the dims
+    inside of it where it is declared so, and is the declared one otherwise. After an error all is
+    as before.
+
+    A module has a class of its own with a setter for each operand; its `_binding` says the graph.
+    """
+    cdef OverrideValues* values
+
+    def __cinit__(self):
+        binding = getattr(type(self), "_binding", None)
+        if binding is None:
+            raise TypeError("Overrides are those of a module: its own class makes them")
+        self.values = new OverrideValues((<Graph*>graph_of(binding)).overrides[0])
+
+    def __init__(self):
+        """Override nothing; refuses arguments, which __cinit__ alone would ignore."""
+
+    def __dealloc__(self):
+        del self.values
+
+    def override(self, operand, dim, stride=None):
+        """Override an operand, by name or uid; `stride` is None or a sequence, None for an axis."""
+        cdef Graph* graph = _graph_of(self.values)
+        shapes, operands = <tuple>graph.override_shapes, <tuple>graph.operand_data
+        if isinstance(operand, (str, int)) and not isinstance(operand, bool):
+            for slot in range(len(shapes)):
+                if operand in (shapes[slot][0], operands[slot].uid):
+                    _override_slot(self.values, slot, dim, stride)
+                    return
+        known = ", ".join([
+            f"{shape[0]} ({operands[slot].uid})" for slot, shape in enumerate(shapes)])
+        raise OperandError("operand", f"one of {known}", describe(operand))
+
+    def reset(self):
+        """Override nothing any more."""
+        self.values.reset()
+
+    def copy(self):
+        """Return others with the same values."""
+        cdef Overrides other = <Overrides?>type(self)()
+        del other.values
+        other.values = new OverrideValues(self.values[0])
+        return other
+
+    def __eq__(self, other):
+        if not isinstance(other, Overrides) or not _is_of(
+                <Overrides>other, <void*>_graph_of(self.values)):
+            return NotImplemented
+        return self.values[0] == (<Overrides>other).values[0]
+
+    def __hash__(self):
+        return hash(self.values.hash())
+
+    def __repr__(self):
+        return f"Overrides({describe_values(_graph_of(self.values), self.values)})"
 
 
-cdef void* copy_overrides(void* overrides) except NULL:
-    """Return others with the same values."""
-    return new OverrideValues((<OverrideValues*>overrides)[0])
+cdef void* values_of(void* graph, object overrides) except? NULL:
+    """What a call takes for the Overrides of its graph, or for None."""
+    if overrides is None:
+        return NULL
+    if not isinstance(overrides, Overrides) or not _is_of(<Overrides>overrides, graph):
+        raise OperandTypeError(
+            "overrides", f"an Overrides of {(<tuple>(<Graph*>graph).owner)[0]}, or None",
+            describe(overrides))
+    return (<Overrides>overrides).values
 
 
-cdef void free_overrides(void* overrides) noexcept:
-    cdef OverrideValues* values = <OverrideValues*>overrides
-    del values
+cdef bint _is_of(Overrides overrides, void* graph) noexcept:
+    return overrides.values.table().graph == graph
 
 
-cdef int override_operand(void* overrides, object operand, object dim, object stride) except -1:
-    """`override_slot` of the operand with a name or uid."""
-    cdef Graph* graph = _graph_of(overrides)
-    shapes, operands = <tuple>graph.override_shapes, <tuple>graph.operand_data
-    if isinstance(operand, (str, int)) and not isinstance(operand, bool):
-        for slot in range(len(shapes)):
-            if operand in (shapes[slot][0], operands[slot].uid):
-                return override_slot(overrides, slot, dim, stride)
-    known = ", ".join(f"{shape[0]} ({operands[slot].uid})" for slot, shape in enumerate(shapes))
-    raise OperandError("operand", f"one of {known}", describe(operand))
-
-
-cdef int override_slot(void* overrides, int slot, object dim, object stride) except -1:
-    """Override an operand's dims, and its strides where `stride` is not None.
+cdef int override_slot(object overrides, int slot, object dim, object stride) except -1:
+    """Override an operand's dims, and its strides where they are not None.
 
     Raises OperandError, which names operand and axis; all is as before then.
     """
-    cdef OverrideValues* values = <OverrideValues*>overrides
+    return _override_slot((<Overrides?>overrides).values, slot, dim, stride)
+
+
+cdef int _override_slot(
+    OverrideValues* values, int slot, object dim, object stride
+) except -1:
     cdef vector[int64_t] dims, strides
     cdef vector[char] given
-    name, axes, _ = (<tuple>_graph_of(overrides).override_shapes)[slot]
+    name, axes, _ = (<tuple>_graph_of(values).override_shapes)[slot]
     _fill(&dims, NULL, dim, name, axes, "dims")
     if stride is None:
         stride = (None,) * len(axes)
@@ -147,9 +201,9 @@ cdef int override_slot(void* overrides, int slot, object dim, object stride) exc
     return _check(values, values.set(slot, dims.data(), strides.data(), given.data()), "")
 
 
-cdef int override_symbols(void* overrides, tuple numbers) except -1:
+cdef int override_symbols(object overrides, tuple numbers) except -1:
     """Give numbers to the symbols, in their order; None leaves one alone. Raises OperandError."""
-    cdef OverrideValues* values = <OverrideValues*>overrides
+    cdef OverrideValues* values = (<Overrides?>overrides).values
     cdef int64_t[MAX_SYMBOLS] taken
     cdef char[MAX_SYMBOLS] given
     cdef int index, overflow
@@ -162,42 +216,18 @@ cdef int override_symbols(void* overrides, tuple numbers) except -1:
             taken[index] = PyLong_AsLongLongAndOverflow(number, &overflow)
             if not overflow:
                 continue
-        taken[index] = _number(number, (<tuple>_graph_of(overrides).override_names)[index])
+        taken[index] = _number(number, (<tuple>_graph_of(values).override_names)[index])
     cdef Refused refused = values.set_symbols(taken, given)
     if refused.why == 0:
         return 0
-    names = <tuple>_graph_of(overrides).override_names
+    names = <tuple>_graph_of(values).override_names
     said = ", ".join([
         f"{name}={taken[index]}" for index, name in enumerate(names) if given[index]])
     return _check(values, refused, said)
 
 
-cdef int refuse_overrides(str module, object given) except -1:
-    """Raise that an argument is no Overrides of the module."""
-    raise OperandTypeError("overrides", f"an Overrides of {module}, or None", describe(given))
-
-
-cdef int reset_overrides(void* overrides) except -1:
-    """Override nothing any more."""
-    (<OverrideValues*>overrides).reset()
-    return 0
-
-
-cdef bint equal_overrides(void* overrides, void* other) noexcept:
-    return (<OverrideValues*>overrides)[0] == (<OverrideValues*>other)[0]
-
-
-cdef Py_hash_t hash_overrides(void* overrides) except? -1:
-    return hash((<OverrideValues*>overrides).hash())
-
-
-cdef str show_overrides(void* overrides):
-    """`Overrides(q=((2, 8), (8, 1)))`."""
-    return f"Overrides({describe_values(_graph_of(overrides), <OverrideValues*>overrides)})"
-
-
-cdef Graph* _graph_of(void* overrides) noexcept:
-    return <Graph*>(<OverrideValues*>overrides).table().graph
+cdef Graph* _graph_of(const OverrideValues* values) noexcept:
+    return <Graph*>values.table().graph
 
 
 cdef int _fill(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
+from cudnn_bindgen.module_data import PlanParts
 from cudnn_bindgen.runtime.errors import BindingError
-from cudnn_bindgen.runtime.metadata import PlanParts
 
 
 class PlanMaker:
@@ -19,10 +18,10 @@ class PlanMaker:
     module
         Whose plans they are, for messages.
     make
-        From SM, SM count and cuDNN version of the current device to the fields of a PlanParts.
+        From SM, SM count and cuDNN version of the current device to a plan.
     """
 
-    def __init__(self, module: str, make: Callable[[int, int, int], dict[str, Any]]) -> None:
+    def __init__(self, module: str, make: Callable[[int, int, int], PlanParts]) -> None:
         self._module = module
         self._make = make
         self._lock = threading.RLock()
@@ -45,4 +44,4 @@ class PlanMaker:
 
     def make(self, sm: int, sm_count: int, cudnn_version: int) -> PlanParts:
         """Make a plan for the current device; what the callable raises is raised here."""
-        return PlanParts(**self._make(sm, sm_count, cudnn_version))
+        return self._make(sm, sm_count, cudnn_version)

@@ -6,7 +6,6 @@ from libcpp.vector cimport vector
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, load_parts, unload
 from cudnn_bindgen.runtime.status cimport Failure
 
-from cudnn_bindgen.runtime.plan_maker import PlanMaker
 
 cdef extern from "Python.h":
     void increment_reference "Py_INCREF"(object)
@@ -16,7 +15,7 @@ cdef extern from "Python.h":
 cdef PlanSet* load_set(
     tuple owner, tuple operands, tuple plans, object make_missing
 ) except NULL:
-    """Lay out `plans` (metadata.PlanParts) for a graph; `make_missing` is None or a callable.
+    """Lay out `plans` (module_data.PlanParts) for a graph; `make_missing` is None or a callable.
 
     `owner`: (module, fingerprint). Raises PlanMismatchError; needs no GPU.
     """
@@ -27,6 +26,7 @@ cdef PlanSet* load_set(
         for parts in plans:
             loaded.plans.push_back(load_parts(module, fingerprint, operands, parts))
         if make_missing is not None:
+            from cudnn_bindgen.runtime.plan_maker import PlanMaker
             maker = PlanMaker(module, make_missing)
             increment_reference(maker)
             loaded.maker = <void*>maker

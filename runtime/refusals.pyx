@@ -16,7 +16,6 @@ from cudnn_bindgen.runtime.tensor_layout cimport (
 
 from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT
 
-from cudnn_bindgen.runtime import tensor_errors
 from cudnn_bindgen.runtime.errors import OperandError
 
 
@@ -40,8 +39,9 @@ cdef int refuse_workspace(int64_t size, int64_t given) except -1:
 
 
 cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1:
-    """Raise what says a finding."""
+    """Raise the error that describes a finding."""
     cdef const DLTensor* tensor = &call.tensors[finding.slot]
+    from cudnn_bindgen.runtime import tensor_errors  # only now: a module is imported sooner without
     name = operand_name(call, finding.slot)
     operand = (<tuple>graph.operand_data)[finding.slot]
     if finding.what == DEVICE_TYPE:
@@ -70,6 +70,7 @@ cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) ex
 
 cdef int refuse_device(const TensorCall* call, int got, int current) except -1:
     """Raise that the tensors are not on the device that the call would run on."""
+    from cudnn_bindgen.runtime import tensor_errors
     raise tensor_errors.device_error(operand_name(call, _first_on_a_device(call)), got, current)
 
 
@@ -105,6 +106,7 @@ cdef object _layout_error(const TensorCall* call, Finding finding, str name):
     matches.rule = rule
     matches.expected = expected
     matches.pack = finding.pack
+    from cudnn_bindgen.runtime import tensor_errors
     return tensor_errors.layout_error(
         name,
         <int>rule.kind,

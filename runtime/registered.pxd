@@ -15,6 +15,7 @@ cdef cppclass Graph:
     int operands                 # the first slots are addresses, the rest point to scalars
     vector[uintptr_t] mask       # alignment - 1, by slot
     vector[int] may_be_null      # operands without an element
+    bint computes_nothing        # no output has an element
     vector[int] scalar_bytes     # width of each scalar
     vector[uint64_t] proven      # what a record is proven for: each operand, then the workspace
     uint64_t largest             # bytes that the operand with the most spans, as declared

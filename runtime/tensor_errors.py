@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.errors import OperandError
-from cudnn_bindgen.runtime.metadata import Operand
 from cudnn_bindgen.runtime.tensor_remedies import Sizes, find_remedy
 from cudnn_bindgen.runtime.tensor_types import describe_stored, describe_type
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cudnn_bindgen.module_data import Operand
+
 
 class Stored(NamedTuple):
     """One way in which a framework may hold elements of a data type.
@@ -27,6 +29,9 @@ _FP8_E4M3FN, _FP8_E5M2, _FP8_E8M0, _FP4_E2M1 = 10, 12, 14, 17
 # Frameworks without a type of their own hold such elements as bytes.
 _BYTE = Stored(_UINT, 8)
 _TWO_A_BYTE = Stored(_UINT, 8, pack=2)
+
+# Bytes of a scalar's storage, by data type.
+SCALAR_BYTES = {"BFLOAT16": 2, "DOUBLE": 8, "FLOAT": 4, "HALF": 2, "INT32": 4, "INT64": 8}
 
 # What is accepted for each data type, the usual one first.
 STORED: dict[str, tuple[Stored, ...]] = {
@@ -74,6 +79,7 @@ FRAMEWORK_NAMES: dict[str, str] = {
     "UINT8": "uint8",
 }
 
+
 _CODES = {
     _INT: "int",
     _UINT: "uint",
@@ -110,3 +116,13 @@ def describe_stored(data_type: str) -> str:
         name += f" ({stored.pack} elements each)" if stored.pack > 1 else ""
         names.append(name)
     return " or ".join(names)
+
+
+def span_of(operand: Operand) -> int:
+    """Return the bytes from an operand's address on that its elements take, at most 2**62."""
+    if 0 in operand.dim:
+        return 0
+    stored = STORED[operand.data_type][0]
+    steps = zip(operand.dim, operand.stride, strict=True)
+    elements = 1 + sum((size - 1) * abs(step) for size, step in steps)
+    return min(elements * stored.bits * stored.lanes // (8 * stored.pack) + 1, 2**62)

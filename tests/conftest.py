@@ -31,11 +31,13 @@ from support.operands import Operands
 from support.plan_sets import HERE, THERE, made_for
 from support.standin import Standin
 
+import cudnn_bindgen
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.compile import compile_module, extension_path
 from cudnn_bindgen.codegen.output import write_files
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.render.module import render
+from cudnn_bindgen.module_data import RUNTIME_ABI
 
 # No deadline: another worker may be compiling.
 settings.register_profile("shared", deadline=None)
@@ -89,7 +91,7 @@ from cudnn_bindgen.runtime.graph cimport check_abi
 from libc.stdint cimport uintptr_t
 from thd cimport enqueue
 
-check_abi(2)
+check_abi({RUNTIME_ABI})
 
 
 def call(*addresses, uintptr_t workspace_ptr=0, uintptr_t stream=0, int times=1):
@@ -242,16 +244,35 @@ def load(
         sys.modules.pop(name, None)
 
 
-@pytest.fixture
-def load_case(load: Callable[[str], ModuleType]) -> Callable[[str], ModuleType]:
-    """Load a copy of a case's module, with the case's plan."""
+@pytest.fixture(params=["module", "loaded"])
+def serve(
+    request: pytest.FixtureRequest, load: Callable[[str], ModuleType], policy: str
+) -> Iterator[Callable[..., Any]]:
+    """What serves a graph: its module, or what `cudnn_bindgen.load` makes of the file itself."""
+    made: list[Any] = []
 
-    def load_case(name: str) -> ModuleType:
+    def serve(module: str, graph: bytes, **options: Any) -> Any:
+        if request.param == "module":
+            return load(module)
+        made.append(cudnn_bindgen.load(graph, name=module, **options))
+        made[-1].set_launch_policy(policy)
+        return made[-1]
+
+    yield serve
+    for binding in made:
+        binding.close()
+
+
+@pytest.fixture
+def load_case(serve: Callable[..., Any]) -> Callable[[str], Any]:
+    """Serve a case's graph, with the case's plan."""
+
+    def load_case(name: str) -> Any:
         case = CASES[name]
-        module = load(case.module)
+        found = serve(case.module, case.graph)
         if not case.embedded:
-            module.load_plan(case.plan)
-        return module
+            found.load_plan(case.plan)
+        return found
 
     return load_case
 
@@ -329,10 +350,16 @@ def on_thread() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def product(standin: Standin, load: Callable[[str], ModuleType]) -> ModuleType:
-    """A module whose calls override shapes, with a cuDNN that takes them."""
+def product(standin: Standin, serve: Callable[..., Any]) -> Any:
+    """What serves a graph whose calls override shapes, with a cuDNN that takes them."""
     standin.set_version(overriding.VERSION)
-    return load("product")
+    options = overriding.OPTIONS["product"]
+    return serve(
+        "product",
+        overriding.GRAPHS["product"],
+        symbols=options.symbols,
+        unbounded=options.is_unbounded,
+    )
 
 
 @pytest.fixture

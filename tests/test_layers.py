@@ -14,18 +14,19 @@ from support.documents import TESTS
 
 ROOT = TESTS.parent
 PACKAGE = "cudnn_bindgen"
-BASE = {"codegen.errors", "codegen.text"}
+DATA = "module_data"  # what codegen tells the runtime
+BASE = {"codegen.errors", "codegen.text", DATA}
 STAGES = ("codegen.model", "codegen.read", "codegen.bind", "codegen.render")
 
 # Folder → what its files may import of the package, besides their own folder.
 MAY_IMPORT = {
-    "codegen": set(),
+    "codegen": {DATA},
     **{stage: BASE | {*STAGES[:place]} for place, stage in enumerate(STAGES)},
-    "runtime": set(),
+    "runtime": {DATA},
     "frontend": {"codegen.output"},
-    "frontend.planning": {"codegen", "frontend.file_cache"},
+    "frontend.planning": {"codegen", "frontend.file_cache", DATA},
     "frontend.recording": {"codegen", "runtime.layout_match"},
-    "frontend.accelerating": {"codegen", "frontend.file_cache", "runtime"},
+    "frontend.accelerating": {"codegen", "runtime", DATA},
     "commands": {"codegen", "frontend"},
 }
 # Library → the only files that import it.
@@ -138,22 +139,19 @@ def test_only_commands_know_click(path: Path) -> None:
     assert is_command or not any(within(name, {"click"}) for name in imports(path))
 
 
-def test_only_the_package_offers_accelerate_and_record() -> None:
+def test_what_the_package_offers() -> None:
     found = imports(ROOT / "src" / PACKAGE / "__init__.py")
     assert {name for name in found if name.startswith(PACKAGE)} == {
         f"{PACKAGE}.frontend.accelerating.accelerate.accelerate",
+        f"{PACKAGE}.loading.load",
         f"{PACKAGE}.frontend.recording.session.record",
     }
 
 
-def test_emitted_modules_import_the_runtime_and_what_reads_and_makes_plans_only() -> None:
-    for template in ("module.pyx.jinja", "family.pyx.jinja"):
-        text = (ROOT / "templates" / template).read_text()
-        found = set(re.findall(rf"from ({PACKAGE}[\w.]*) c?import", text))
-        assert {name for name in found if not name.startswith(f"{PACKAGE}.runtime.")} == {
-            f"{PACKAGE}.codegen.bind.plan_file",
-            f"{PACKAGE}.frontend.planning.missing",
-        }
+def test_emitted_modules_import_the_runtime_alone() -> None:
+    text = (ROOT / "templates" / "module.pyx.jinja").read_text()
+    found = set(re.findall(rf"from ({PACKAGE}[\w.]*) c?import", text))
+    assert not {name for name in found if not name.startswith(f"{PACKAGE}.runtime.")}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +176,9 @@ def test_templates_print_and_do_not_compute(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [*FILES, *OTHERS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_are_short(path: Path) -> None:
-    assert len(path.read_text().splitlines()) < 300
+    # An owner in the runtime stays whole: its methods share what no other file sees.
+    most = 600 if path.suffix == ".pyx" else 300
+    assert len(path.read_text().splitlines()) < most
 
 
 def test_the_import_readers_see_imports() -> None:

@@ -17,12 +17,13 @@ from cudnn_bindgen.codegen.bind.overrides import (
     Shape,
     bind_overrides,
 )
-from cudnn_bindgen.codegen.bind.plan_parts import PlanParts, plan_parts
+from cudnn_bindgen.codegen.bind.plan_parts import plan_parts
 from cudnn_bindgen.codegen.model import ports
 from cudnn_bindgen.codegen.model.axes import name_axes
 from cudnn_bindgen.codegen.model.fingerprint import fingerprint
 from cudnn_bindgen.codegen.model.graph import Graph, Scalar, Tensor
 from cudnn_bindgen.codegen.model.unsaid import bound_by_callers
+from cudnn_bindgen.module_data import PlanParts
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,13 @@ _WORDS = """
     address api arguments auto bfloat16 bint bool bytes cdef char check cimport close complex
     const cpdef ctypedef default dict double enqueue enum except execute execute_member
     execute_overridden execute_plan execute_uids extern fingerprint float float16 float32
-    float64 fused gil given graph include inline int int16_t int32 int32_t int64 int64_t int8_t
+    flag float64 fused gil given graph include inline int int16_t int32 int32_t int64 int64_t int8_t
     list load_plan long name namespace new noexcept nogil object operands operator out
     override_values overrides parts plan pointers ptrdiff_t public queue readonly register
     replace_plans restrict run run_member run_tensors scalars self set short signed size_t
     sizeof slots ssize_t static staticmethod str stream struct template this tuple type uint16_t
-    uint32_t uint64_t uint8_t uintptr_t union unsigned void volatile workspace workspace_ptr
-    workspace_size
+    uint32_t uint64_t uint8_t uintptr_t union unsigned values_of void volatile workspace
+    workspace_ptr workspace_size
 """
 _RESERVED = frozenset([*keyword.kwlist, *keyword.softkwlist, *_WORDS.split()])
 

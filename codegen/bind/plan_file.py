@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from cudnn_bindgen.codegen.bind.bundle import read_graphs
 from cudnn_bindgen.codegen.bind.graphs import bind_graphs
-from cudnn_bindgen.codegen.bind.plan_parts import PlanParts
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.read.source import read_given
+from cudnn_bindgen.module_data import PlanParts
 
 
 def read_plans(
     source: bytes | str | os.PathLike[str], may_be_none: bool = False
-) -> list[dict[str, Any]]:
+) -> tuple[PlanParts, ...]:
     """Read the plans of a plan file or of a bundle.
 
     Parameters
@@ -26,8 +25,8 @@ def read_plans(
 
     Returns
     -------
-    list of dict
-        The fields of ``cudnn_bindgen.runtime.metadata.PlanParts`` of each.
+    tuple of PlanParts
+        At least one, unless there may be none.
 
     Raises
     ------
@@ -45,21 +44,4 @@ def read_plans(
         )
         refusal.file = file
         raise refusal
-    return [_fields(plan) for plan in plans]
-
-
-def _fields(plan: PlanParts) -> dict[str, Any]:
-    return {
-        "fingerprint": plan.fingerprint,
-        "cudnn_version": plan.cudnn_version,
-        "sm": plan.sm,
-        "sm_count": plan.sm_count,
-        "uids": plan.uids,
-        "constants": tuple((uid, value.data) for uid, value in plan.constants),
-        "workspace_parts": plan.workspace_parts,
-        "replacements": plan.replacements,
-        "dropped": plan.dropped,
-        "workspace_size": plan.workspace_size,
-        "text": plan.text,
-        "alignments": plan.alignments,
-    }
+    return plans

@@ -3,32 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 
-from cudnn_bindgen.codegen.model.graph import PlanInfo, Scalar
-
-
-@dataclass(frozen=True, slots=True)
-class PlanParts:
-    """What belongs to one plan, not to the graph: handed to the runtime as data.
-
-    `uids` are the arguments that the plan binds; `workspace_size` the frontend's share of the
-    workspace in bytes, which lies before cuDNN's own.
-    """
-
-    fingerprint: str
-    cudnn_version: int
-    sm: int
-    sm_count: int
-    engine: str
-    uids: tuple[int, ...]
-    constants: tuple[tuple[int, Scalar], ...]
-    workspace_parts: tuple[tuple[int, int, int, tuple[float, ...]], ...]
-    replacements: tuple[tuple[int, int, int], ...]
-    dropped: tuple[int, ...]
-    workspace_size: int
-    text: bytes
-    alignments: tuple[tuple[int, int], ...]
+from cudnn_bindgen.codegen.model.graph import PlanInfo
+from cudnn_bindgen.module_data import PlanParts
 
 
 def plan_parts(plan: PlanInfo, digest: str, bound: Set[int]) -> PlanParts:
@@ -41,7 +18,7 @@ def plan_parts(plan: PlanInfo, digest: str, bound: Set[int]) -> PlanParts:
         sm_count=plan.sm_count,
         engine=plan.engine,
         uids=tuple(sorted(bound)),
-        constants=tuple((uid, value) for uid, value in plan.constants if uid not in bound),
+        constants=tuple((uid, value.data) for uid, value in plan.constants if uid not in bound),
         workspace_parts=tuple(
             (part.uid, part.operation, part.offset, part.values) for part in plan.workspace_parts
         ),

@@ -1,31 +1,84 @@
-"""A binding's overrides → what templates print of them."""
+"""A binding's overrides → what the template prints of them."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from cudnn_bindgen.codegen.bind.binding import Argument, Binding
-from cudnn_bindgen.codegen.bind.overrides import OverrideParts, Shape, Symbol
-from cudnn_bindgen.codegen.model.data_types import BITS
-from cudnn_bindgen.codegen.text import Value, join_sizes, literal, wrap_literal
+from cudnn_bindgen.codegen.bind import overrides
+from cudnn_bindgen.codegen.bind.overrides import OverrideParts, Symbol
+from cudnn_bindgen.codegen.text import enclose
 
 
-def override_fields(binding: Binding, overrides: OverrideParts) -> dict[str, Any]:
-    """Return what overrides.pyx.jinja and what belongs to it print."""
-    shapes = zip(binding.operands, overrides.shapes, strict=True)
-    names = [symbol.name for symbol in overrides.symbols]
-    summaries = [_summary(symbol, overrides.shapes) for symbol in overrides.symbols]
-    return {
-        "shapes": [_shape(argument, shape) for argument, shape in shapes],
-        "names": names,
-        "defaults": _lines(f"{name}=None," for name in names),
-        "numbers": _lines(f"{name}," for name in names),
-        "summaries": [line for summary in summaries for line in _lines(summary.split(" "))],
-        "symbols": [wrap_literal(_symbol(symbol), 8, 8) for symbol in overrides.symbols],
-        "is_unbounded": overrides.is_unbounded,
-    }
+@dataclass(frozen=True)
+class Shape:
+    """The setter of an operand's dims and strides."""
+
+    slot: int
+    name: str
+    axes: tuple[str, ...]
+
+    @property
+    def method(self) -> str:
+        """Its name."""
+        return f"set_{self.name}"
+
+    @property
+    def signature(self) -> list[str]:
+        """Its parameters, as lines."""
+        strides = [f"stride_{axis}=None" for axis in self.axes]
+        return enclose(f"    def {self.method}(", ["self", *self.axes, "*", *strides], "):")
+
+    @property
+    def call(self) -> list[str]:
+        """What it does, as lines."""
+        dims = ", ".join(one_or_more(self.axes))
+        strides = [f"stride_{axis}" for axis in self.axes]
+        return enclose(
+            f"        override_slot(self, {self.slot}, ({dims}), (", one_or_more(strides), "))"
+        )
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The setter of the numbers that several dims follow."""
+
+    parts: OverrideParts
+
+    @property
+    def names(self) -> list[str]:
+        """What the symbols are called."""
+        return [symbol.name for symbol in self.parts.symbols]
+
+    @property
+    def signature(self) -> list[str]:
+        """Its parameters, as lines."""
+        return enclose("    def set(", ["self", "*", *(f"{n}=None" for n in self.names)], "):")
+
+    @property
+    def call(self) -> list[str]:
+        """What it does, as lines."""
+        return enclose("        override_symbols(self, (", one_or_more(self.names), "))")
+
+    @property
+    def summary(self) -> list[str]:
+        """What follows each symbol, as lines."""
+        return [
+            line
+            for symbol in self.parts.symbols
+            for line in _lines(_summary(symbol, self.parts.shapes).split(" "))
+        ]
+
+
+def one_or_more(names: Sequence[str]) -> Sequence[str]:
+    """Return the items of a tuple, which if there is one has a comma."""
+    return names if len(names) > 1 else [f"{names[0]},"]
+
+
+def override_shapes(parts: OverrideParts) -> list[Shape]:
+    """Return the setter of each operand."""
+    return [Shape(slot, shape.name, shape.axes) for slot, shape in enumerate(parts.shapes)]
 
 
 def _lines(words: Iterable[str]) -> list[str]:
@@ -33,28 +86,7 @@ def _lines(words: Iterable[str]) -> list[str]:
     return textwrap.wrap(" ".join(words), 88, break_long_words=False, break_on_hyphens=False)
 
 
-def _shape(argument: Argument, shape: Shape) -> dict[str, Any]:
-    fields: tuple[Value, ...] = (shape.name, shape.axes, BITS[argument.data_type])
-    return {
-        "method": f"set_{shape.name}",
-        "slot": argument.slot,
-        "axes": shape.axes,
-        "fields": ", ".join(map(literal, fields)),
-        "summary": f"Override {shape.name} (uid {argument.uid}).",
-        "declared": _lines(
-            ["Declared", join_sizes(shape.dim), "with", "strides", f"{join_sizes(shape.stride)}."]
-        ),
-        "defaults": _lines(f"stride_{axis}=None," for axis in shape.axes),
-        "strides": _lines(f"stride_{axis}," for axis in shape.axes),
-    }
-
-
-def _symbol(symbol: Symbol) -> Value:
-    uses = tuple((use.slot, use.axis, use.steps) for use in symbol.uses)
-    return symbol.name, symbol.is_packed, *uses
-
-
-def _summary(symbol: Symbol, shapes: tuple[Shape, ...]) -> str:
+def _summary(symbol: Symbol, shapes: tuple[overrides.Shape, ...]) -> str:
     dims = ", ".join(
         f"{shapes[use.slot].name}.{shapes[use.slot].axes[use.axis]}"
         + "".join(f"{operator}{number}" for operator, number in use.steps)

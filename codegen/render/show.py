@@ -15,7 +15,6 @@ from rich.table import Table
 
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding
 from cudnn_bindgen.codegen.bind.bundle import first_plan, merge_warnings
-from cudnn_bindgen.codegen.bind.plan_parts import PlanParts
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.model.evidence import as_plain, as_rows, read_evidence, summarize
 from cudnn_bindgen.codegen.model.graph import Graph, Node, PlanInfo, dotted
@@ -23,9 +22,9 @@ from cudnn_bindgen.codegen.read.graph import Entry, list_graphs, read_graph
 from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.text import shorten
+from cudnn_bindgen.module_data import PlanParts
 
-# A refusal may hold for each of thousands of tensors.
-_MOST_PLACES = 20
+_MOST_PLACES = 20  # a refusal may hold for each of thousands of tensors
 # Laying out a table takes a while; real graphs have some hundred nodes.
 _MOST_ROWS = 1000
 
@@ -87,7 +86,8 @@ def _plan(plan: PlanParts, info: PlanInfo) -> dict[str, Any]:
         "bytes": len(plan.text),
         "constants": [
             {"uid": uid, "data_type": value.data_type, "bits": value.data[::-1].hex()}
-            for uid, value in plan.constants
+            for uid, value in info.constants
+            if uid not in plan.uids
         ],
         "frontend_workspace_size": plan.workspace_size,
         "workspace_parts": [

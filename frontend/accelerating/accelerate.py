@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
+import threading
 import warnings
-from dataclasses import replace
-from pathlib import Path
+import weakref
 from typing import Any
 
-from cudnn_bindgen.codegen.bind.binding import Binding, bind
+from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.bind.data import data_of
 from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
-from cudnn_bindgen.codegen.compile import CompileError, compile_module
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
 from cudnn_bindgen.codegen.model.graph import Graph
-from cudnn_bindgen.codegen.output import write_files
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.codegen.render.module import render
 from cudnn_bindgen.frontend.accelerating.accelerated import Accelerated
 from cudnn_bindgen.frontend.accelerating.errors import AccelerateError, AccelerateWarning
-from cudnn_bindgen.frontend.accelerating.loaded_modules import find_module, load_module
-from cudnn_bindgen.frontend.accelerating.module_cache import ModuleCache
-from cudnn_bindgen.frontend.accelerating.module_key import module_name
+from cudnn_bindgen.module_data import RUNTIME_ABI
+from cudnn_bindgen.runtime.binding import Binding
 from cudnn_bindgen.runtime.errors import BindingError
 
-# What emitted modules name as the file they come from.
-_SOURCE = "accelerate"
+_lock = threading.RLock()  # a finalizer may come in here, too
+# By the digest of a plan file: what launches it.
+_bindings: weakref.WeakValueDictionary[bytes, Binding] = weakref.WeakValueDictionary()
 
 
 def accelerate(
@@ -32,8 +31,7 @@ def accelerate(
 ) -> Any:
     """Return an object that executes a graph as the graph does, in less time.
 
-    The first call for a graph compiles a module, which takes some seconds and is remembered on
-    disk. To be called on the device that the graph is for.
+    To be called on the device that the graph is for: its plan is created there.
 
     Parameters
     ----------
@@ -56,14 +54,14 @@ def accelerate(
     Raises
     ------
     AccelerateError
-        The graph cannot be accelerated, or its module cannot be compiled.
+        The graph cannot be accelerated.
     """
     if isinstance(graph, Accelerated):
         return graph
     try:
         frontend = _frontend_of(graph)
         plan_index, plan, model = _read(graph, frontend)
-        module = _module_of(plan, model)
+        module = _binding_of(plan, model)
     except AccelerateError as error:
         if not fallback:
             raise
@@ -126,30 +124,20 @@ def _read(graph: Any, frontend: Any) -> tuple[int | None, bytes, Graph]:
     return plan_index, plan, model
 
 
-def _module_of(plan: bytes, model: Graph) -> Any:
-    try:
+def _binding_of(plan: bytes, model: Graph) -> Binding:
+    """Return what launches this plan: the same for all graphs of the process that have it."""
+    digest = hashlib.sha256(plan).digest()
+    with _lock:
+        found = _bindings.get(digest)
+        if found is not None and found.is_open:
+            return found
         # The frontend has no bounds for overrides.
         options = OverrideOptions(is_unbounded=True) if model.is_override_shape_enabled else None
-        texts = _emit(bind(model, options))
-        name = module_name(texts["pyx"])
-        module = find_module(name, plan)
-        if module is not None:
-            return module
-
-        def build(directory: Path) -> Path:
-            write_files(directory, {f"{name}.{suffix}": text for suffix, text in texts.items()})
-            return compile_module(directory / f"{name}.pyx", directory)
-
-        return ModuleCache().use_built(name, build, lambda path: load_module(name, path, plan))
-    except (BindingError, CompileError, EmitError, ImportError, OSError) as error:
-        raise AccelerateError(f"accelerate: {error}") from error
-
-
-def _emit(binding: Binding) -> dict[str, str]:
-    """Return the module's texts by suffix, without the plan, which is loaded.
-
-    So one module serves all plans of a graph, whatever GPU and cuDNN they are for. Nor with the
-    structure, whose names of nodes would make modules of one graph many.
-    """
-    files = render(replace(binding, plans=(), structure=b""), "graph", _SOURCE)
-    return {name.rpartition(".")[2]: text for name, text in files.items()}
+        try:
+            data = data_of(bind(model, options), "accelerate")
+            made = Binding("accelerate", RUNTIME_ABI, data)
+            made.load_plan()
+        except (BindingError, EmitError) as error:
+            raise AccelerateError(f"accelerate: {error}") from error
+        _bindings[digest] = made
+        return made

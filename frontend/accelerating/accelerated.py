@@ -1,4 +1,4 @@
-"""What stands in for a graph: its `execute` is the generated module's, all else is the graph's."""
+"""What stands in for a graph: its `execute` is a Binding's, all else is the graph's."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from cudnn_bindgen.runtime.frontend_call import FrontendCall, given_options
 
 
 class Accelerated(FrontendCall):
-    """A graph of NVIDIA's frontend whose `execute` calls a generated module.
+    """A graph of NVIDIA's frontend whose `execute` calls a Binding.
 
     Attributes
     ----------
     graph
         The frontend's graph, whose other methods this object has as well.
     module
-        The generated module: `launch_stats()`, `set_launch_policy()`, `OPERANDS`.
+        The Binding, which has a module's face: `launch_stats()`, `set_launch_policy()`, `OPERANDS`.
     plan_index
-        Which of the graph's plans the module launches; None if the graph has no list of them.
+        Which of the graph's plans it launches; None if the graph has no list of them.
     """
 
     def __init__(self, *arguments: Any, plan_index: int | None) -> None:
@@ -36,7 +36,7 @@ class Accelerated(FrontendCall):
         *,
         tensor_uids: Any = None,
     ) -> None:
-        """Execute the plan at `index`: the module if it is the module's, else the frontend."""
+        """Execute the plan at `index`: the Binding if it is the Binding's, else the frontend."""
         if index == self.plan_index:
             self.execute(
                 tensor_dict,

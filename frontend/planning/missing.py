@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from cudnn_bindgen.codegen.bind.bundle import Key, first_plan
 from cudnn_bindgen.codegen.bind.plan_file import read_plans
@@ -32,8 +31,7 @@ from cudnn_bindgen.frontend.planning.frontend import (
 from cudnn_bindgen.frontend.planning.make_plan import check_rebuildable, make_plan, read_input
 from cudnn_bindgen.frontend.planning.options import HEURISTICS
 from cudnn_bindgen.frontend.planning.plan_cache import PlanCache, plan_name
-
-Parts = dict[str, Any]
+from cudnn_bindgen.module_data import PlanParts
 
 _ONE_CUDNN = (
     "let both find one libcudnn.so.9: the runtime takes the one that is loaded, the frontend that "
@@ -43,7 +41,7 @@ _ONE_CUDNN = (
 
 def plan_maker(
     source: bytes | str | os.PathLike[str], bound_uids: Iterable[int]
-) -> Callable[[int, int, int], Parts]:
+) -> Callable[[int, int, int], PlanParts]:
     """Return what makes plans of a graph for devices.
 
     Parameters
@@ -56,8 +54,8 @@ def plan_maker(
     Returns
     -------
     callable
-        ``(sm, sm_count, cudnn_version)`` of the current CUDA device → the fields of
-        ``cudnn_bindgen.runtime.metadata.PlanParts``. It raises PlanError.
+        ``(sm, sm_count, cudnn_version)`` of the current CUDA device → a plan.
+        It raises PlanError.
 
     Raises
     ------
@@ -80,7 +78,7 @@ class _Missing:
         self.fingerprint = fingerprint(read_graph(data, file))
         self.structure = read_input(data, file, bound=bound)
 
-    def plan(self, device: Key) -> Parts:
+    def plan(self, device: Key) -> PlanParts:
         """Return the parts of a plan for the device, which is the current one."""
         try:
             return self._plan(device)
@@ -88,7 +86,7 @@ class _Missing:
             error.file = self.file
             raise
 
-    def _plan(self, device: Key) -> Parts:
+    def _plan(self, device: Key) -> PlanParts:
         check_rebuildable(self.structure)
         self._check_constants()
         made: list[bytes] = []
@@ -97,7 +95,7 @@ class _Missing:
             made.append(self._make(device))
             return made[0]
 
-        def load(path: Path) -> Parts:
+        def load(path: Path) -> PlanParts:
             try:
                 return self._parts(path.read_bytes(), device)
             except (GraphFormatError, PlanError) as error:
@@ -136,24 +134,24 @@ class _Missing:
         self._parts(data, device)
         return data
 
-    def _parts(self, data: bytes, device: Key) -> Parts:
+    def _parts(self, data: bytes, device: Key) -> PlanParts:
         """Return what is in a plan file, if it is for this graph and device."""
         if is_bundle(data):
             raise PlanError("expected a plan, got a bundle")
         [parts] = read_plans(data)
-        found = Key(parts["sm"], parts["sm_count"], parts["cudnn_version"])
+        found = Key(parts.sm, parts.sm_count, parts.cudnn_version)
         if found not in (device, replace(device, sm_count=0)):
             raise PlanError(
                 f"expected a plan for {device}, got one for {found}",
                 hint="it is made for the current CUDA device, by the cuDNN that the frontend calls",
             )
-        if parts["fingerprint"] != self.fingerprint:
+        if parts.fingerprint != self.fingerprint:
             raise PlanError(
-                f"expected a plan of graph {self.fingerprint}, got one of {parts['fingerprint']}",
+                f"expected a plan of graph {self.fingerprint}, got one of {parts.fingerprint}",
                 hint="the frontend builds another graph on this GPU: cudnn-bindgen show tells them "
                 "apart",
             )
-        uids = frozenset(parts["uids"])
+        uids = frozenset(parts.uids)
         if uids != self.bound:
             raise PlanError(
                 f"expected a plan that binds {_list(self.bound)}, got one that binds {_list(uids)}"

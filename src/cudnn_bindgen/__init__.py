@@ -4,17 +4,22 @@
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cudnn_bindgen.frontend.accelerating.accelerate import accelerate as accelerate
+    from cudnn_bindgen.loading import load as load
     from cudnn_bindgen.frontend.recording.session import record as record
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Load `accelerate` or `record` when it is asked for: most users of a module need neither."""
+    """Import what is asked for: most users of a module need none of it."""
     if name == "accelerate":
         from cudnn_bindgen.frontend.accelerating.accelerate import accelerate
 
         return accelerate
+    if name == "load":
+        from cudnn_bindgen.loading import load
+
+        return load
     if name == "record":
         from cudnn_bindgen.frontend.recording.session import record
 

@@ -238,7 +238,7 @@ def test_interrupted(
     (here / "temporary").mkdir()
     compiler(
         '#!/bin/sh\n[ "$1" = --version ] && exit 0\n'
-        f"touch {here}/running/$$\ntrap 'rm {here}/running/$$; exit 130' INT\n"
+        f"trap 'rm {here}/running/$$; exit 130' INT\ntouch {here}/running/$$\n"
         "while :; do sleep 0.05; done\n"
     )
 

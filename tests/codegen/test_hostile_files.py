@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,16 +58,18 @@ def test_a_bundle_that_becomes_a_huge_module(tmp_path: Path, command: tuple[str,
     first, *rest = command
     where = [tmp_path / "out"] if rest[-1] == "out" else rest[-1:]
     line = refusal(first, HOSTILE / "amp.bundle", rest[0], *where)
-    assert line.startswith("amp.bundle: expected plans that take at most 33554432 characters")
+    assert line.startswith("amp.bundle: expected plans that take at most 33554432 bytes")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_plans_are_counted_before_they_become_text(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = CASES["thd"].binding.plans[0]
-    monkeypatch.setattr(rendering, "MAX_TEXT", 10 * len(plan.text))
-    assert len(rendering.all_plan_fields([plan], "x")) == 1
+    binding = CASES["thd"].binding
+    size = len(plan.text) + len(plan.engine) + len(binding.structure)
+    monkeypatch.setattr(rendering, "MAX_DATA", size)
+    assert rendering.render(binding, "module", "x")
     with pytest.raises(EmitError, match="x: expected plans that take at most"):
-        rendering.all_plan_fields([plan] * 20, "x")
+        rendering.render(replace(binding, plans=(plan, plan)), "module", "x")
 
 
 @pytest.mark.parametrize(

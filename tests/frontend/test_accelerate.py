@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
+import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,39 +23,18 @@ from support.producers import Array, OldProducer, Producer  # noqa: E402
 from support.standin import Standin  # noqa: E402
 
 import cudnn_bindgen  # noqa: E402
-from cudnn_bindgen.frontend.accelerating import loaded_modules  # noqa: E402
-from cudnn_bindgen.frontend.file_cache import ENVIRONMENT  # noqa: E402
 from cudnn_bindgen.runtime.errors import OperandError  # noqa: E402
 
 Accelerate = Callable[..., Any]
 
 
-@pytest.fixture(scope="session")
-def compiled(builds: Any) -> Path:
-    """The folder of modules that all tests of a run share."""
-    folder = builds.directory / "accelerated"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
 @pytest.fixture
-def accelerate(
-    standin: Standin, compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Accelerate]:
-    """`accelerate` with a cache and with modules of the test's own."""
+def accelerate(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> Iterator[Accelerate]:
+    """`accelerate` of graphs that no other test has."""
     monkeypatch.setitem(sys.modules, "cudnn", fake_pygraph.frontend())
-    monkeypatch.setattr(loaded_modules, "_copies", {})
     made: list[Any] = []
 
     def accelerate(graph: Graph, **options: Any) -> Any:
-        # Compiled once, in the folder that is shared; loaded from a file that no other test loads.
-        build(graph, compiled, monkeypatch)
-        monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "cache"))
-        for path in (compiled / "modules").iterdir():
-            own = tmp_path / "cache" / "modules" / path.name
-            if not own.exists():  # never written again: it may be loaded
-                own.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, own)
         made.append(cudnn_bindgen.accelerate(graph, **options))
         return made[-1]
 
@@ -66,25 +44,6 @@ def accelerate(
     device_tensors.set_stream(0)
     for one in made:
         one.module.close()
-
-
-def build(graph: Graph, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile a graph's module into a folder, without loading it."""
-    from cudnn_bindgen.frontend.accelerating import accelerate as room
-
-    with monkeypatch.context() as patch:
-        patch.setenv(ENVIRONMENT, str(folder))
-        patch.setattr(room, "find_module", lambda name, plan: None)
-        patch.setattr(room, "load_module", lambda name, path, plan: None)
-        patch.setattr(room, "Accelerated", SkipsLoading)
-        cudnn_bindgen.accelerate(graph)
-
-
-class SkipsLoading:
-    """What `build` gets instead of an accelerated graph."""
-
-    def __init__(self, *arguments: object, **options: object) -> None:
-        pass
 
 
 class Call:
@@ -308,18 +267,19 @@ def test_overrides(
 
 
 def test_overrides_are_known_again(
-    accelerate: Accelerate, product_graph: Graph, arrays: Callable[..., overriding.Arrays]
+    accelerate: Accelerate,
+    product_graph: Graph,
+    arrays: Callable[..., overriding.Arrays],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     accelerated, buffers = accelerate(product_graph), arrays()
     made = 0
-    original = accelerated.module.Overrides
 
-    def counted() -> Any:
+    def counted(self: Any) -> None:
         nonlocal made
         made += 1
-        return original()
 
-    accelerated.module.Overrides = counted
+    monkeypatch.setattr(accelerated.module.Overrides, "__init__", counted)
     for m in (3, 4, 3, 4, 3):
         override_call(buffers, accelerated, overriding.with_m(m))
     assert made == 2
@@ -439,13 +399,36 @@ def test_the_plan_that_the_graph_executes(accelerate: Accelerate) -> None:
     assert graph.calls == [((buffers, 5, 0, handle), lists | {"tensor_uids": uids})]
 
 
-def test_graphs_of_one_plan_share_a_module(accelerate: Accelerate) -> None:
+def test_graphs_of_one_plan_share_its_binding(accelerate: Accelerate) -> None:
     case = CASES["thd"]
     first, second = accelerate(Graph(case.plan)), accelerate(Graph(case.plan))
     assert first.module is second.module
 
 
-def test_plans_of_one_graph_have_a_module_each(accelerate: Accelerate, standin: Standin) -> None:
+def test_a_graph_whose_binding_was_closed_gets_another(accelerate: Accelerate) -> None:
+    case = CASES["thd"]
+    first = accelerate(Graph(case.plan))
+    first.module.close()
+    again, call = accelerate(Graph(case.plan)), Call(case)
+    again.execute(call.by_uid)
+    call.check()
+
+
+def test_a_plan_is_let_go_with_the_last_graph_that_has_it(
+    standin: Standin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cudnn", fake_pygraph.frontend())
+    first, second = (cudnn_bindgen.accelerate(Graph(CASES["thd"].plan)) for _ in range(2))
+    assert standin.live("plan") == 1
+    del first
+    gc.collect()
+    assert standin.live("plan") == 1
+    del second
+    gc.collect()
+    assert standin.live("plan") == 0
+
+
+def test_plans_of_one_graph_have_a_binding_each(accelerate: Accelerate, standin: Standin) -> None:
     small, large = CASES["thd"], CASES["thd_large"]  # they differ in workspace alone
     first, second = accelerate(Graph(small.plan)), accelerate(Graph(large.plan))
     assert first.module is not second.module

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,21 +15,15 @@ from support.fake_pygraph import Graph, NotSupportedError, engine
 from support.standin import Standin
 
 import cudnn_bindgen
-from cudnn_bindgen.codegen.compile import extension_path
-from cudnn_bindgen.frontend.accelerating import accelerate as room
-from cudnn_bindgen.frontend.accelerating import loaded_modules
 from cudnn_bindgen.frontend.accelerating.accelerated import Accelerated
 from cudnn_bindgen.frontend.accelerating.errors import AccelerateError, AccelerateWarning
-from cudnn_bindgen.frontend.file_cache import ENVIRONMENT
 
 PLAN = CASES["bare_scalars"].plan
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cudnn", fake_pygraph.frontend())
-    monkeypatch.setattr(loaded_modules, "_copies", {})
-    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "cache"))
 
 
 def structure(graph: Graph) -> Graph:
@@ -95,69 +87,7 @@ def test_a_process_without_the_frontend(monkeypatch: pytest.MonkeyPatch) -> None
         cudnn_bindgen.accelerate(Graph(PLAN))
 
 
-# Builds
-
-
-def files(folder: Path) -> list[str]:
-    return [path.name for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
-
-
-def test_a_compiler_that_fails_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("CFLAGS", "--no-such-option")
-    monkeypatch.setenv("CXXFLAGS", "--no-such-option")
-    with pytest.raises(AccelerateError, match="no-such-option"):
-        cudnn_bindgen.accelerate(Graph(PLAN))
-    assert files(tmp_path) == []
-
-
-def test_a_compiler_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("CC", "CXX"):
-        monkeypatch.setenv(name, "no-such-compiler")
-    graph = Graph(PLAN)
-    with pytest.warns(AccelerateWarning, match="no-such-compiler"):
-        assert cudnn_bindgen.accelerate(graph, fallback=True) is graph
-    assert files(tmp_path) == []
-
-
-def test_no_space_for_what_is_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def write_files(directory: Path, texts: dict[str, str]) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(room, "write_files", write_files)
-    with pytest.raises(AccelerateError, match="No space left on device"):
-        cudnn_bindgen.accelerate(Graph(PLAN))
-    assert files(tmp_path) == []
-
-
-def fake_compiler(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    def compile_module(source: Path, directory: Path) -> Path:
-        path = extension_path(directory, source.stem)
-        path.write_bytes(content)
-        return path
-
-    monkeypatch.setattr(room, "compile_module", compile_module)
-
-
-def test_a_compiler_that_writes_nonsense(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_compiler(b"nonsense", monkeypatch)
-    with pytest.raises(AccelerateError, match="accelerate: "):
-        cudnn_bindgen.accelerate(Graph(PLAN))
-
-
-def test_the_module_of_another_graph_does_not_load(
-    monkeypatch: pytest.MonkeyPatch, builds: Any
-) -> None:
-    fake_compiler(builds.path("scalars").read_bytes(), monkeypatch)
-    with pytest.raises(AccelerateError, match="PyInit_graph_"):
-        cudnn_bindgen.accelerate(Graph(PLAN))
-
-
-# Plans that do not work here: one module serves all of them, and stays usable.
-
-
-def test_plans_that_do_not_work_here(standin: Standin, tmp_path: Path) -> None:
+def test_plans_that_do_not_work_here(standin: Standin) -> None:
     case = CASES["bare_scalars"]
     for wrong in (edited_text(case, version=90000), edited_text(case, sm=800)):
         with pytest.raises(AccelerateError, match="the plan is for"):
@@ -168,11 +98,8 @@ def test_plans_that_do_not_work_here(standin: Standin, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         first = cudnn_bindgen.accelerate(Graph(PLAN))
-        # Other bytes, so another plan; the same structure, so the same binary.
         second = cudnn_bindgen.accelerate(Graph(edited(case, more=1)))
     assert isinstance(first, Accelerated)
     assert first.module is not second.module
-    assert len([name for name in files(tmp_path) if name.endswith(".so")]) == 1
-    assert len(loaded_modules._copies) == 1
     first.module.close()
     second.module.close()

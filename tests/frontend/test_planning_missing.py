@@ -44,7 +44,6 @@ from cudnn_bindgen.frontend.planning.make_plan import read_input
 from cudnn_bindgen.frontend.planning.missing import plan_maker
 from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions
 from cudnn_bindgen.frontend.planning.plan_cache import PlanCache, plan_name
-from cudnn_bindgen.runtime.metadata import PlanParts
 
 PROGRAM = TESTS / "support" / "plan_process.py"
 UIDS = [1, 2, 3]
@@ -85,13 +84,13 @@ def test_a_plan_is_made_once(fake: Planning, cache: Path) -> None:
     make = plan_maker(to_json(graph()), UIDS)
     assert fake.planned == 0 and not cache.exists()
     parts = make(*DEVICE)
-    assert PlanParts(**parts).fingerprint == fingerprint(read_graph(to_json(graph())))
-    assert (parts["sm"], parts["sm_count"], parts["cudnn_version"]) == DEVICE
-    assert parts["uids"] == (1, 2, 3)
+    assert parts.fingerprint == fingerprint(read_graph(to_json(graph())))
+    assert (parts.sm, parts.sm_count, parts.cudnn_version) == DEVICE
+    assert parts.uids == (1, 2, 3)
     assert make(*DEVICE) == plan_maker(to_json(graph()), UIDS)(*DEVICE) == parts
     assert fake.planned == 1
     (file,) = plan_files(cache)
-    assert json.loads(parts["text"]) == json.loads(backend(*DEVICE))
+    assert json.loads(parts.text) == json.loads(backend(*DEVICE))
     # A plan file as any other.
     assert read_graph(file.read_bytes()).plan is not None
 
@@ -117,7 +116,7 @@ def test_what_it_can_be_made_of(fake: Planning, tmp_path: Path, kind: str) -> No
         "plan": old,
         "bundle": write_bundle([("a.plan", old)]),
     }
-    assert plan_maker(sources[kind], UIDS)(*DEVICE)["sm"] == 90
+    assert plan_maker(sources[kind], UIDS)(*DEVICE).sm == 90
     assert fake.planned == 1
 
 
@@ -179,7 +178,7 @@ def test_a_plan_for_another_device_is_none(
 
 def test_a_frontend_that_does_not_tell_the_count(fake: Planning) -> None:
     fake.device = (90, 0, 91900)
-    assert plan_maker(to_json(graph()), UIDS)(*DEVICE)["sm_count"] == 0
+    assert plan_maker(to_json(graph()), UIDS)(*DEVICE).sm_count == 0
 
 
 def test_a_frontend_that_calls_another_cudnn(fake: Planning, cache: Path) -> None:
@@ -240,7 +239,7 @@ def test_what_callers_bind_is_no_constant(monkeypatch: pytest.MonkeyPatch) -> No
     """Whatever it is called: a module of structure only asks callers for it."""
     use(monkeypatch, Planning(with_scalars()))
     parts = plan_maker(to_json(with_scalars()), [1, 2, 3, 4, 5])(*DEVICE)
-    assert parts["uids"] == (1, 2, 3, 4, 5)
+    assert parts.uids == (1, 2, 3, 4, 5)
 
 
 def test_what_cudnn_says_is_told(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
@@ -250,7 +249,7 @@ def test_what_cudnn_says_is_told(monkeypatch: pytest.MonkeyPatch, cache: Path) -
             plan_maker(to_json(graph()), UIDS)(*DEVICE)
     assert plan_files(cache) == []
     fake.refuses.clear()  # the next call works
-    assert plan_maker(to_json(graph()), UIDS)(*DEVICE)["sm"] == 90
+    assert plan_maker(to_json(graph()), UIDS)(*DEVICE).sm == 90
 
 
 def test_a_plan_that_binds_something_else(fake: Planning, cache: Path) -> None:
@@ -355,7 +354,7 @@ def test_without_a_folder_it_is_planned_for_this_process(
     make_so(cache, monkeypatch)
     with pytest.warns(CacheWarning, match="the cache for plans.*; planning for this process only"):
         parts = plan_maker(to_json(graph()), UIDS)(*DEVICE)
-    assert parts["sm"] == 90 and fake.planned == 1
+    assert parts.sm == 90 and fake.planned == 1
     assert plan_files(cache) == []
 
 

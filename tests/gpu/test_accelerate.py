@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from overridden import Batch, Overridden  # noqa: E402
 from running import as_passed, found_case  # noqa: E402
 
 import cudnn_bindgen  # noqa: E402
-from cudnn_bindgen.frontend.file_cache import ENVIRONMENT  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,14 +26,6 @@ pytestmark = [
 ROUNDS = 5
 # Live graphs. One that was deserialized from a plan file has lost part of its structure.
 BUILT = [*graphs.BUILDERS, *tensor_graphs.BUILDERS]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("accelerated")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(ENVIRONMENT, str(folder))
-        yield folder / "modules"
 
 
 @pytest.fixture(params=BUILT)
@@ -173,15 +163,6 @@ def test_the_graph_itself_goes_on(case: Any, accelerated: Any) -> None:
     torch.cuda.synchronize()
     case.assert_same(tensors, expected)
     case.assert_same(other, expected_other)
-
-
-def test_the_same_graph_built_again_compiles_nothing(cases: Any, cache: Path) -> None:
-    found_case(cases, "built_matmul_256")
-    cudnn_bindgen.accelerate(graphs.BUILDERS["matmul_256"]())
-    before = sorted(path.name for path in cache.iterdir())
-    again = cudnn_bindgen.accelerate(graphs.BUILDERS["matmul_256"]())
-    assert sorted(path.name for path in cache.iterdir()) == before
-    assert again.module.__name__ in {name.partition(".")[0] for name in before}
 
 
 def launches(accelerated: Any) -> int:

@@ -103,14 +103,14 @@ def test_releasing_when_a_handle_cannot_be_destroyed(
 @pytest.mark.parametrize("name", ["thd", "parts"])
 def test_a_closed_plan_is_let_go(load: Load, standin: Standin, name: str) -> None:
     module = load(name)
-    counts = [sys.getrefcount(module._PLANS[0].text)]
+    counts = [sys.getrefcount(module._binding.data[0].plans[0].text)]
     for _ in range(3):
         module.load_plan()
-    counts.append(sys.getrefcount(module._PLANS[0].text))
+    counts.append(sys.getrefcount(module._binding.data[0].plans[0].text))
     standin.fail("cudnnBackendFinalize", status=3000)
     with pytest.raises(CudnnError):
         module.load_plan()
-    counts.append(sys.getrefcount(module._PLANS[0].text))
+    counts.append(sys.getrefcount(module._binding.data[0].plans[0].text))
     module.close()
-    counts.append(sys.getrefcount(module._PLANS[0].text))
+    counts.append(sys.getrefcount(module._binding.data[0].plans[0].text))
     assert counts == [*[counts[0]] * 3, counts[0] - 1]

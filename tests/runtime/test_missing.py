@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from support.standin import build
 
+from cudnn_bindgen.module_data import RUNTIME_ABI
 from cudnn_bindgen.runtime.errors import RuntimeAbiError
 
 PROGRAM = """
@@ -157,8 +158,11 @@ def test_a_module_for_another_runtime(builds: Any, load: Callable[[str], ModuleT
     with builds.lock("other_abi"):
         files = builds.emit("other_abi")
         text = files["other_abi.pyx"]
-        assert "check_abi(2)" in text
-        files["other_abi.pyx"] = text.replace("check_abi(2)", "check_abi(99)")
+        here = f"Binding(__name__, {RUNTIME_ABI},"
+        assert here in text
+        files["other_abi.pyx"] = text.replace(here, "Binding(__name__, 99,")
         builds.compile("other_abi", files)
-    with pytest.raises(RuntimeAbiError, match="for runtime ABI 99, this is 2: emit and build it"):
+    with pytest.raises(
+        RuntimeAbiError, match=f"for runtime ABI 99, this is {RUNTIME_ABI}: emit and build it"
+    ):
         load("other_abi")

@@ -5,7 +5,6 @@ What an odd object raises itself passes through unchanged.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 import sys
@@ -179,7 +178,8 @@ def common_calls(module: ModuleType) -> dict[str, Give]:
 def operand_calls(module: ModuleType, right: dict[str, Any], scalars: list[str]) -> dict[str, Give]:
     """`execute` and `run` with one argument odd; all others are right."""
     names = [name for name in right if name not in scalars]
-    of_run = dict(zip(names, inspect.signature(module.run).parameters, strict=False))
+    layouts = getattr(module, "_binding", module).data[0].layouts
+    of_run = {name: layout[0] for name, layout in zip(names, layouts, strict=True)}
     run = {of_run.get(name, name): value for name, value in right.items()}
     chosen = {names[0], names[-1], *scalars}
     calls: dict[str, Give] = {}

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cudnn_bindgen.codegen.bind.overrides import follow, stride_order
+from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.errors import OperandError
-from cudnn_bindgen.runtime.metadata import Operand
 
 MOST = 2**63 - 1
 BITS = {"FP4_E2M1": 4, "INT8": 8, "HALF": 16, "FLOAT": 32, "DOUBLE": 64}
@@ -196,7 +196,7 @@ def test_symbols_follow_their_steps(
 ) -> None:
     rank = len(declared[0])
     axis = data.draw(st.integers(0, rank - 1)) if data else 0
-    symbols = (("S", is_packed, (0, axis, tuple(steps))),)
+    symbols = (("S", is_packed, ((0, axis, tuple(steps)),)),)
     overrides = make(probe, declared, "INT8", symbols=symbols, unbounded=True)
     dim = list(declared[0])
     expected = None

@@ -16,6 +16,7 @@ from support.plan_sets import HERE, THERE, Kind, Sets, fields, made_for, other_d
 from support.standin import Standin
 
 from cudnn_bindgen.codegen.bind import plan_file
+from cudnn_bindgen.module_data import PlanParts
 from cudnn_bindgen.runtime.errors import (
     CudnnError,
     DriverError,
@@ -254,14 +255,14 @@ def test_plans_of_a_set_are_let_go(
     module = load("parts")
     texts = [fields(made_for(case, kind)) for case, kind in (("parts", HERE), ("kept", THERE))]
     monkeypatch.setattr(plan_file, "read_plans", lambda *_: texts)
-    before = [sys.getrefcount(parts["text"]) for parts in texts]
+    before = [sys.getrefcount(parts.text) for parts in texts]
     for _ in range(3):
         module.load_plan(b"")
         with standin.context(1):
             module.workspace_size()
-    assert [sys.getrefcount(parts["text"]) for parts in texts] == [n + 1 for n in before]
+    assert [sys.getrefcount(parts.text) for parts in texts] == [n + 1 for n in before]
     module.close()
-    assert [sys.getrefcount(parts["text"]) for parts in texts] == before
+    assert [sys.getrefcount(parts.text) for parts in texts] == before
 
 
 def test_closing_goes_on_where_destroying_fails(
@@ -398,12 +399,12 @@ def test_what_cudnn_says_otherwise_of_a_plan_alone(
         module.load_plan(made_for("parts", (90, sm_count, 91900)))
 
 
-def resized(case: str, frontend: int, own: int) -> dict[str, Any]:
+def resized(case: str, frontend: int, own: int) -> PlanParts:
     """Return a case's plan with other sizes of workspace: the frontend's and cuDNN's."""
     parts = fields(CASES[case].plan)
-    text = json.loads(parts["text"])
+    text = json.loads(parts.text)
     text["standin"]["workspace"] = own
-    return parts | {"workspace_size": frontend, "text": json.dumps(text).encode()}
+    return parts._replace(workspace_size=frontend, text=json.dumps(text).encode())
 
 
 MOST = 2**60
@@ -466,8 +467,8 @@ def test_workspace_parts_outside_of_the_workspace(
     module = load("parts")
     operands = place("parts")
     parts = fields(CASES["parts"].plan)
-    assert parts["workspace_size"] == 512
-    changed = parts | {"workspace_parts": (*parts["workspace_parts"], part)}
+    assert parts.workspace_size == 512
+    changed = parts._replace(workspace_parts=(*parts.workspace_parts, part))
     monkeypatch.setattr(plan_file, "read_plans", lambda *_: [changed])
     with pytest.raises(PlanMismatchError, match="here is bytes of workspace from 0 to 512"):
         module.load_plan(b"")

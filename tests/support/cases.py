@@ -18,6 +18,7 @@ from typing import Any
 import ubjson
 
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding, bind
+from cudnn_bindgen.codegen.model.graph import Scalar
 from cudnn_bindgen.codegen.read.graph import read_graph
 from support.standin import expected_outputs, plan_text, rounded
 
@@ -69,14 +70,14 @@ class Case:
 
     def expected(self, values: Mapping[int, Any]) -> dict[int, list[float]]:
         """Return what the outputs, by the pack's uids, hold for these arguments."""
-        inputs, outputs, scalars, parts = _terms(self.binding, self.other)
+        added = _constants(self.plan)
+        inputs, outputs, scalars, parts = _terms(self.binding, self.other, added)
         arrays = []
         for uid in inputs:
             source, first = self.place_of(uid)
             arrays.append(values[source][first : first + COUNT])
-        constants = dict(self._plan.constants)
         numbers = [
-            constants[uid].value if uid in constants else rounded(values[uid], data_type)
+            added[uid].value if uid in added else rounded(values[uid], data_type)
             for uid, data_type in scalars
         ]
         filled = {uid: list(part) for uid, op, _, part in self._plan.workspace_parts if op == 0}
@@ -95,7 +96,17 @@ def _bind(plan: bytes) -> Binding:
     return bind(read_graph(plan))
 
 
-def _terms(binding: Binding, other: Iterable[int]) -> tuple[list[int], list[int], list[Any], list]:
+@cache
+def _constants(plan: bytes) -> dict[int, Scalar]:
+    """Return the scalars that lowering added, by uid."""
+    info = read_graph(plan).plan
+    bound = {uid for one in _bind(plan).plans for uid in one.uids}
+    return {uid: value for uid, value in info.constants if uid not in bound} if info else {}
+
+
+def _terms(
+    binding: Binding, other: Iterable[int], added: Mapping[int, Scalar]
+) -> tuple[list[int], list[int], list[Any], list]:
     """Inputs, outputs, scalars and parts of the sum, by the pack's uids."""
     [plan] = binding.plans
     bound = [(a.role, a.uid) for a in binding.operands if a.uid not in {*plan.dropped, *other}]
@@ -105,7 +116,7 @@ def _terms(binding: Binding, other: Iterable[int]) -> tuple[list[int], list[int]
     return (
         [uid for role, uid in bound if role == "input"],
         [uid for role, uid in bound if role == "output"],
-        scalars + [(uid, value.data_type.lower()) for uid, value in plan.constants],
+        scalars + [(uid, value.data_type.lower()) for uid, value in added.items()],
         [uid for uid, operation, _, _ in plan.workspace_parts if operation != 2],
     )
 
@@ -123,8 +134,9 @@ def make_case(
 ) -> Case:
     """Turn a plan file's document into a case; `graph` is what its module is built from."""
     # Read once with a text that says nothing, to know what the text must bind.
-    binding = bind(read_graph(ubjson.dumpb(document | {"cudnn_backend_data": plan_text()})))
-    inputs, outputs, scalars, parts = _terms(binding, other)
+    silent = ubjson.dumpb(document | {"cudnn_backend_data": plan_text()})
+    binding = _bind(silent)
+    inputs, outputs, scalars, parts = _terms(binding, other, _constants(silent))
     address_only = [u for u, operation, _, _ in binding.plans[0].workspace_parts if operation == 2]
     text = plan_text(
         inputs=inputs,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import keyword
+import re
 import struct
 from typing import Any
 
@@ -17,6 +18,7 @@ from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.read.options import DEFAULT, ReadOptions
 from cudnn_bindgen.codegen.render.module import render
 from cudnn_bindgen.codegen.render.torch import render_torch
+from cudnn_bindgen.module_data import ModuleData, unpack
 from support.cython_tree import parse, shape
 
 Emitted = tuple[Graph, Binding, dict[str, str]]
@@ -35,6 +37,21 @@ def emit(
         return graph, binding, render(binding, "module", file)
     except (GraphFormatError, EmitError) as error:
         return error
+
+
+_DATA = re.compile(r"(?:^        b'.*'\n)+", re.MULTILINE)
+
+
+def without_data(text: str) -> str:
+    """Return a module's text that is for reading."""
+    return _DATA.sub("", text)
+
+
+def record_of(text: str) -> ModuleData:
+    """Return what an emitted module tells the runtime."""
+    lines = _DATA.search(text)
+    assert lines
+    return unpack(b"".join(map(ast.literal_eval, map(str.strip, lines[0].splitlines()))))
 
 
 def check_refusal(error: Exception) -> None:
@@ -138,9 +155,7 @@ def _plain(binding: Binding) -> Binding:
         ),
         "nodes": ("TAG",) * len(binding.nodes),
     }
-    changed["plans"] = tuple(
-        dataclasses.replace(plan, engine="plain", text=b"{}") for plan in binding.plans
-    )
+    changed["plans"] = tuple(plan._replace(engine="plain", text=b"{}") for plan in binding.plans)
     return dataclasses.replace(binding, **changed)
 
 

@@ -8,7 +8,7 @@ from cudnn_bindgen.codegen.bind.alike import Candidate
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.bind.family import Family, make_family
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.codegen.render.family import render_family
+from cudnn_bindgen.codegen.render.module import render_family
 from support.cases import Case, chain, make_case, planned, scalar, tensor
 from support.documents import to_json
 

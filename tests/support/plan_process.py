@@ -83,8 +83,8 @@ def main(graph: str, log: str, start: str, seconds: str = "0") -> None:
     sys.modules["cudnn"] = Logged(raw)  # type: ignore[assignment]
     time.sleep(max(0, float(start) - time.time()))
     parts = plan_maker(graph, [1, 2, 3])(*DEVICE)
-    assert (parts["sm"], parts["sm_count"], parts["cudnn_version"]) == DEVICE
-    print(hashlib.sha256(parts["text"]).hexdigest())
+    assert (parts.sm, parts.sm_count, parts.cudnn_version) == DEVICE
+    print(hashlib.sha256(parts.text).hexdigest())
 
 
 if __name__ == "__main__":

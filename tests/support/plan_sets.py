@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cudnn_bindgen.codegen.bind import plan_file
+from cudnn_bindgen.module_data import PlanParts
 from support.cases import CASES, Case, edited_text
 from support.standin import Standin
 
@@ -37,7 +38,7 @@ def made_for(case: Case | str, kind: Kind) -> bytes:
     )
 
 
-def fields(plan: bytes) -> dict[str, Any]:
+def fields(plan: bytes) -> PlanParts:
     """Return what a maker returns for a plan file."""
     [parts] = plan_file.read_plans(plan)
     return parts
@@ -50,7 +51,7 @@ class Sets:
         self._files: dict[bytes, Sequence[bytes]] = {}
         read = plan_file.read_plans
 
-        def read_plans(source: Any, may_be_none: bool = False) -> list[dict[str, Any]]:
+        def read_plans(source: Any, may_be_none: bool = False) -> list[PlanParts]:
             plans = self._files.get(source, [source]) if isinstance(source, bytes) else [source]
             return [parts for plan in plans for parts in read(plan, may_be_none)]
 
@@ -66,7 +67,7 @@ class Makers:
     """What stands where planning makes plans: `make` is called for each that is missing."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.make: Callable[[int, int, int], dict[str, Any]] = self._none
+        self.make: Callable[[int, int, int], PlanParts] = self._none
         self.asked: list[tuple[Any, list[int]]] = []
         self.calls: list[Kind] = []
         planning = ModuleType("cudnn_bindgen.frontend.planning.missing")
@@ -76,7 +77,7 @@ class Makers:
     def plan_maker(self, source: Any, bound: list[int]) -> Callable[[int, int, int], Any]:
         self.asked.append((source, bound))
 
-        def make(sm: int, sm_count: int, version: int) -> dict[str, Any]:
+        def make(sm: int, sm_count: int, version: int) -> PlanParts:
             self.calls.append((sm, sm_count, version))
             return self.make(sm, sm_count, version)
 
@@ -86,5 +87,5 @@ class Makers:
         """Let a case's plan be made, for whatever device asks."""
         self.make = lambda *kind: fields(made_for(case, kind))
 
-    def _none(self, *kind: int) -> dict[str, Any]:
+    def _none(self, *kind: int) -> PlanParts:
         raise AssertionError(f"no plan was to be made for {kind}")

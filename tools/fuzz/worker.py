@@ -28,7 +28,7 @@ from support.mutations import find_seeds, mutate
 from cudnn_bindgen.cli import main as cli
 from cudnn_bindgen.codegen.read.graph import list_graphs
 from cudnn_bindgen.codegen.read.options import ReadOptions
-from cudnn_bindgen.codegen.render import module as render_module
+from cudnn_bindgen.codegen.render.module import module as render_module
 
 # Processor time of this process, because others share the machine.
 SECONDS = 1.0

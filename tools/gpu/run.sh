@@ -66,7 +66,6 @@ memcheck() {
 }
 
 sweep() {
-    (cd tools/gpu && cythonize -i -q plan_calls.pyx) || return
     python3 tools/gpu/sweep.py "${SWEEP:?a folder of plan files}" --under "${UNDER:-}" --json "$OUT/sweep.json"
 }
 

@@ -127,15 +127,12 @@ def sweep(name: str, plan: bytes, handle: object) -> dict:
     """Call one plan in every way; return what its row says."""
     import graphs
     import torch
-    from plan_calls import PlanCalls
     from planned import make_planned_operands
 
-    from cudnn_bindgen.codegen.bind.binding import bind
-    from cudnn_bindgen.codegen.bind.plan_file import read_plans
+    import cudnn_bindgen
     from cudnn_bindgen.codegen.read.graph import read_graph
     from cudnn_bindgen.frontend.planning.wanted import waits_for_peers
     from cudnn_bindgen.runtime.errors import StreamError
-    from cudnn_bindgen.runtime.metadata import Operand, PlanParts
 
     graph = read_graph(plan)
     info = graph.plan
@@ -146,17 +143,8 @@ def sweep(name: str, plan: bytes, handle: object) -> dict:
     }
     if waits_for_peers(graph.nodes):
         return row | {"result": "skipped", "reason": "waits for other GPUs"}
-    binding = bind(graph)
-    arguments = binding.arguments
-    operands = tuple(
-        Operand(
-            a.uid, a.argument, a.name, a.role, a.data_type, a.dim, a.stride, a.alignment, a.default
-        )
-        for a in arguments
-    )
-    calls = PlanCalls(
-        name, binding.fingerprint, operands, tuple(PlanParts(**p) for p in read_plans(plan))
-    )
+    calls = cudnn_bindgen.load(plan, name=name)
+    operands = calls.OPERANDS
     try:
         reference = graphs.reference_graph(plan, handle)
     except RuntimeError as error:
@@ -166,23 +154,22 @@ def sweep(name: str, plan: bytes, handle: object) -> dict:
         ctypes.CDLL("libcudart.so.13").cudaGetLastError()
     generator = torch.Generator("cuda").manual_seed(0)
     original = make_planned_operands(plan, generator)
-    defaults = {
-        a.uid: torch.frombuffer(bytearray(pack(a.data_type, a.default)), dtype=torch.uint8)
-        for a in arguments
-        if a.default is not None
-    }
     scratch = torch.empty(max(calls.workspace_size(), 1), dtype=torch.uint8, device="cuda")
 
-    def addresses(tensors: dict) -> list[int]:
+    def arguments(tensors: dict) -> list[float]:
         return [
-            (tensors.get(o.uid) if o.uid in tensors else defaults[o.uid]).data_ptr()
+            tensors[o.uid].data_ptr()
+            if o.role != "scalar"
+            else unpack(o.data_type, tensors[o.uid])
+            if o.uid in tensors
+            else o.default
             for o in operands
         ]
 
     def expected() -> dict:
         copies = graphs.clone(original)
         if reference is None:
-            calls.execute(addresses(copies))
+            calls.execute(*arguments(copies))
         else:
             reference.execute(copies, scratch, handle=handle)
         torch.cuda.synchronize()
@@ -208,17 +195,17 @@ def sweep(name: str, plan: bytes, handle: object) -> dict:
         tensors = graphs.clone(original)
         kept.append(tensors)
         torch.cuda.synchronize()
-        calls.execute(addresses(tensors))
+        calls.execute(*arguments(tensors))
         if found := differs(tensors):
             wrong[f"default stream, call {number}"] = found
-    row |= {"path": calls.path(), "reason": calls.stats()["reason"]}
+    row |= {"path": calls.launch_path(), "reason": calls.launch_stats()["reason"]}
     stream = torch.cuda.Stream()
     try:
         for number in range(CALLS):
             tensors = graphs.clone(original)
             kept.append(tensors)
             torch.cuda.synchronize()
-            calls.execute(addresses(tensors), stream.cuda_stream)
+            calls.execute(*arguments(tensors), stream=stream.cuda_stream)
             if found := differs(tensors):
                 wrong[f"stream, call {number}"] = found
     except StreamError:
@@ -228,7 +215,7 @@ def sweep(name: str, plan: bytes, handle: object) -> dict:
     torch.cuda.synchronize()
     try:
         with torch.cuda.graph(captured, stream=stream, capture_error_mode="thread_local"):
-            calls.execute(addresses(tensors), stream.cuda_stream, scratch.data_ptr())
+            calls.execute(*arguments(tensors), scratch.data_ptr(), stream.cuda_stream)
     except StreamError:
         row["leaves"] = True
     else:
@@ -241,11 +228,13 @@ def sweep(name: str, plan: bytes, handle: object) -> dict:
     return row
 
 
-def pack(data_type: str, value: float) -> bytes:
-    """Return a scalar's 8 bytes."""
+def unpack(data_type: str, tensor: object) -> float:
+    """Return a scalar's value, which is the first bytes of a host tensor."""
+    data = ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
     if data_type == "BFLOAT16":
-        return struct.pack("<f", value)[2:].ljust(8, b"\0")
-    return struct.pack("<" + FORMATS[data_type], value).ljust(8, b"\0")
+        return struct.unpack("<f", b"\0\0" + data[:2])[0]
+    form = "<" + FORMATS[data_type]
+    return struct.unpack(form, data[: struct.calcsize(form)])[0]
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from support.documents import (
     tensor,
 )
 
-from cudnn_bindgen.codegen.bind.plan_parts import PlanParts
 from cudnn_bindgen.codegen.model.graph import Scalar
+from cudnn_bindgen.module_data import PlanParts
 
 HALF_BITS = {"index": 3, "value": "3F000000"}
 HALF = Scalar("FLOAT", b"\0\0\0\x3f")  # 0.5
@@ -96,7 +96,7 @@ def test_constants_are_the_plans_values_that_no_argument_gives() -> None:
         pass_by_values={"2": HALF_BITS, "50": {"index": 3, "value": "FF800000"}},
     )
     assert argument_names(bind_document(raw)) == ["x_ptr", "y_ptr", "alpha"]
-    assert parts(raw).constants == ((50, Scalar("FLOAT", b"\0\0\x80\xff")),)
+    assert parts(raw).constants == ((50, b"\0\0\x80\xff"),)
     assert parts(raw).uids == (1, 2, 3)
 
 
@@ -105,14 +105,14 @@ def test_a_baked_scalar_is_a_constant_of_the_plan() -> None:
         scale_graph(scalar(2, "tensor_1", HALF_BITS)), pass_by_values={"2": HALF_BITS}
     )
     assert argument_names(bind_document(raw)) == ["x_ptr", "y_ptr"]
-    assert parts(raw).constants == ((2, HALF),)
+    assert parts(raw).constants == ((2, HALF.data),)
     assert parts(raw).uids == (1, 3)
 
 
 def test_a_scalar_without_a_value_that_the_plan_has_is_not_asked_for() -> None:
     raw = plan_document(scale_graph(scalar(2, "alpha")), pass_by_values={"2": HALF_BITS})
     assert argument_names(bind_document(raw)) == ["x_ptr", "y_ptr"]
-    assert parts(raw).constants == ((2, HALF),)
+    assert parts(raw).constants == ((2, HALF.data),)
 
 
 def test_tensors_that_live_in_the_workspace_are_not_asked_for() -> None:

@@ -34,8 +34,6 @@ from cudnn_bindgen.codegen.bind.plan_file import read_plans
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError, PlanError
 from cudnn_bindgen.codegen.model.data_types import BITS
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.frontend.accelerating.accelerate import _emit
-from cudnn_bindgen.frontend.accelerating.module_key import module_name
 from cudnn_bindgen.frontend.planning.constants import parse_constants, resolve_constants
 from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input
 from cudnn_bindgen.frontend.planning.missing import plan_maker
@@ -217,7 +215,7 @@ def test_a_plan_says_its_constants_itself() -> None:
 def test_load_plan_is_given_the_key_of_the_plan() -> None:
     for one, other in DIFFERENT.values():
         [first], [second] = read_plans(one.read_bytes()), read_plans(other.read_bytes())
-        assert first["fingerprint"] != second["fingerprint"]
+        assert first.fingerprint != second.fingerprint
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT.values(), ids=DIFFERENT)
@@ -233,16 +231,6 @@ def test_record_keeps_both(one: Path, other: Path) -> None:
 def test_record_sees_a_plan_of_another_graph_than_the_dump() -> None:
     found = describe_files(structure_of(decode(NONE)), TWO.read_bytes(), [])
     assert found.reasons == ("plan: its graph is another one than the dump's",)
-
-
-@pytest.mark.parametrize(("one", "other"), DIFFERENT.values(), ids=DIFFERENT)
-def test_accelerate_compiles_a_module_for_each(one: Path, other: Path) -> None:
-    assert accelerated(one) != accelerated(other)
-    assert accelerated(NONE) == accelerated(MOD / "sm100_none.plan")
-
-
-def accelerated(path: Path) -> str:
-    return module_name(_emit(bind(read_graph(path.read_bytes())))["pyx"])
 
 
 def test_a_family_has_one_score_modifier() -> None:

@@ -12,7 +12,7 @@ from cudnn_bindgen.codegen.bind.plan_file import read_plans
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.model.graph import Replacement, Scalar, WorkspacePart
 from cudnn_bindgen.codegen.read.graph import read_graph
-from cudnn_bindgen.runtime.metadata import PlanParts
+from cudnn_bindgen.module_data import PlanParts
 
 TRUNCATED = "(is the file truncated? write it again from graph.serialize())"
 OTHER_CUDNN = "(was the plan written by another cuDNN major version, or cut off?)"
@@ -298,11 +298,11 @@ def test_load_plan_refuses_a_structure_file() -> None:
         "plan: expected a plan, got structure only "
         '(write the file with graph.serialize(), or load it with on_missing="plan")'
     )
-    assert read_plans(json.dumps(add_graph()).encode(), may_be_none=True) == []
+    assert read_plans(json.dumps(add_graph()).encode(), may_be_none=True) == ()
 
 
 def test_load_plan_reads_the_plan_of_a_file() -> None:
     [parts] = read_plans(to_ubjson(plan_document(add_graph())))
     [same] = read_plans(to_ubjson(plan_document(add_graph())), may_be_none=True)
     assert parts == same
-    assert set(parts) == set(PlanParts._fields)
+    assert isinstance(parts, PlanParts)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from support.documents import (
     scalar,
     tensor,
 )
+from support.emitting import record_of
 from support.hostile_encoding import encode_json, encode_ubjson
 from support.identities import CAP, OPERAND, TWO
 from support.mutations import Seed
@@ -46,11 +45,7 @@ def placeless(structure: Structure) -> Structure:
 def emitted_structure(data: bytes) -> bytes:
     """Return `_STRUCTURE` of the module that is emitted."""
     text = render(bind(read_graph(data)), "module", "source")["module.pyx"]
-    found = re.search(r"^_STRUCTURE = (\(\n(?:    b'.*'\n)+\))$", text, re.MULTILINE)
-    assert found is not None
-    value = ast.literal_eval(found[1])
-    assert isinstance(value, bytes)
-    return value
+    return record_of(text).graphs[0].structure
 
 
 @pytest.mark.parametrize("path", FILES, ids=file_id)

@@ -1,26 +1,33 @@
 """Case folders: ``input.*`` and what `emit` makes of it: ``expected/``, ``stderr.txt``.
 
 A new case is a folder with an input.json, or an input.bundle, and one run with
-``--update-golden``. Where there are ``backward*.json``, graphs of its gradients, operators of
-PyTorch are emitted, too. Where there are ``member*.json``, and no input, they are one family.
+``--update-golden``. A module's data stands there as the record that it is. Where there are
+``backward*.json``, graphs of its gradients, operators of PyTorch are emitted, too. Where there are
+``member*.json``, and no input, they are one family.
 """
 
 from __future__ import annotations
 
+import ast
+import pprint
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from support.documents import TESTS
 
 from cudnn_bindgen.cli import main
+from cudnn_bindgen.module_data import unpack
 
 GOLDEN = TESTS / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
 REGENERATE = TESTS.parent / "tools" / "regenerate.py"
+DATA = re.compile(r"(?:^        b'.*'\n)+", re.MULTILINE)
 HOW_TO_UPDATE = "if that is meant: python -m pytest -k test_golden --update-golden"
 
 
@@ -38,8 +45,23 @@ def emit(case: str, directory: Path) -> dict[str, str]:
         assert not directory.exists()
         return {"stderr.txt": result.stderr}
     assert result.stdout == ""
-    files = {f"expected/{path.name}": path.read_text() for path in directory.iterdir()}
+    files = {f"expected/{path.name}": readable(path.read_text()) for path in directory.iterdir()}
     return files | ({"stderr.txt": result.stderr} if result.stderr else {})  # warnings
+
+
+def readable(text: str) -> str:
+    """Return a module's text with the record that its data is, in place of that."""
+    lines = DATA.search(text)
+    if lines is None:
+        return text
+    record = unpack(b"".join(ast.literal_eval(line) for line in lines[0].splitlines()))
+    return text.replace(lines[0], pprint.pformat(named(record), width=100, sort_dicts=False) + "\n")
+
+
+def named(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return {name: named(item) for name, item in value._asdict().items()}
+    return tuple(map(named, value)) if isinstance(value, tuple) else value
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -108,23 +108,19 @@ def test_setters_of_the_highest_rank_fit_their_lines(tmp_path: Path) -> None:
     files = render(bind_document(raw), "module", "g.json")
     check(files, tmp_path, "module")
     for code in files.values():
-        assert [
-            line for line in code.splitlines() if len(line) > 100 and "Operand(" not in line
-        ] == []
+        assert [line for line in code.splitlines() if len(line) > 100] == []
 
 
 @pytest.mark.parametrize("is_unbounded", [False, True])
 def test_the_docstring_says_what_bounds_there_are(is_unbounded: bool) -> None:
     code = emit(is_unbounded=is_unbounded)["product.pyx"]
-    [docstring] = [text for text in code.split('"""') if text.startswith("Shapes and strides")]
-    *_, rules, last = docstring.rstrip().split("\n\n")
-    assert last == "    After an error all is as before."
-    assert rules.endswith("otherwise." if is_unbounded else "at most the declared ones.")
+    said = "\nOverrides: dims are at most the declared ones.\n" in code
+    assert said is not is_unbounded
 
 
 def test_a_graph_without_the_flag_says_nothing_of_overrides() -> None:
     for code in emit(graph=product_plan(is_enabled=False)).values():
-        assert "verrides" not in code.replace('"is_override_shape_enabled": False', "")
+        assert "verrides" not in code
 
 
 @pytest.mark.parametrize("path", [path for path in READABLE if "override" in path.stem], ids=str)
@@ -146,6 +142,7 @@ def test_the_stub_describes_the_module(builds: Any, tmp_path: Path, module: str)
     allowed = tmp_path / "allowed"
     # What Cython adds to each module and each class.
     added = ["__pyx_capi__", "__test__", *(f"Overrides.__{name}__" for name in ADDED)]
+    added += ["launch_nodes", "launch_path"]  # of the Binding, which may be a family's
     allowed.write_text("".join(f"{module}.{name}\n" for name in added))
     options = [module, "--concise", "--allowlist", str(allowed), "--ignore-unused-allowlist"]
     done = run_mypy(builds, tmp_path, "mypy.stubtest", options)

@@ -2,274 +2,181 @@
 # Graph 71f18c5947fd952d72fb58de603f64fa
 # From input.bundle
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """POINTWISE.
 
-slot  uid  argument   name      role    data type  dim  stride
-0     1    in_0_ptr   tensor_1  input   BFLOAT16   2,4  4,1
-1     2    in_1_ptr   tensor_2  input   BFLOAT16   2,4  4,1
-2     3    out_0_ptr  ::OUT_0   output  BFLOAT16   2,4  4,1
+slot  uid  argument   role    data type  dim  stride  align  layout  name
+0     1    in_0_ptr   input   BFLOAT16   2,4  4,1     64     plain   tensor_1
+1     2    in_1_ptr   input   BFLOAT16   2,4  4,1     32     plain   tensor_2
+2     3    out_0_ptr  output  BFLOAT16   2,4  4,1     16     plain   ::OUT_0
 
+Plan for SM 90, 114 multiprocessors, cuDNN 9.27.0: engine 90.
+Plan for SM 90, 132 multiprocessors, cuDNN 9.19.0: engine 90.
+Plan for SM 90, 132 multiprocessors, cuDNN 9.27.0: engine 90.
+Plan for SM 100, any number of multiprocessors, cuDNN 9.27.0: engine 100.
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "71f18c5947fd952d72fb58de603f64fa"
-GRAPH = {
-    "source": "input.bundle",
-    "dialect": "plan",
-    "nodes": ("POINTWISE",),
-    "is_override_shape_enabled": False,
-    "plans": (
-        (90, 114, 92700, "engine 90"),
-        (90, 132, 91900, "engine 90"),
-        (90, 132, 92700, "engine 90"),
-        (100, 0, 92700, "engine 100"),
-    ),
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "in_0_ptr", "tensor_1", "input", "BFLOAT16", (2, 4), (4, 1), 64),
-    Operand(2, "in_1_ptr", "tensor_2", "input", "BFLOAT16", (2, 4), (4, 1), 32),
-    Operand(3, "out_0_ptr", "::OUT_0", "output", "BFLOAT16", (2, 4), (4, 1), 16),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("in_0", "plain", -1),
-    ("in_1", "plain", -1),
-    ("out_0", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ((2, 0), (2, 1))
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* in_0,
-    void* in_1,
-    void* out_0,
+    void* in_0,  # uid 1, input, BFLOAT16
+    void* in_1,  # uid 2, input, BFLOAT16
+    void* out_0,  # uid 3, output, BFLOAT16
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[3]
-    slots[0] = in_0  # uid 1
-    slots[1] = in_1  # uid 2
-    slots[2] = out_0  # uid 3
+    cdef void** slots = [in_0, in_1, out_0]
     return execute_plan(_graph, slots, workspace, stream)
 
 
-def execute(
-    in_0_ptr,
-    in_1_ptr,
-    out_0_ptr,
-    workspace_ptr=0,
-    stream=0,
-):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* in_0 = address(in_0_ptr, "in_0_ptr")
-    cdef void* in_1 = address(in_1_ptr, "in_1_ptr")
-    cdef void* out_0 = address(out_0_ptr, "out_0_ptr")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+def execute(in_0_ptr, in_1_ptr, out_0_ptr, workspace_ptr=0, stream=0):
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        in_0,
-        in_1,
-        out_0,
-        workspace,
-        queue,
+        address(in_0_ptr, "in_0_ptr"), address(in_1_ptr, "in_1_ptr"),
+        address(out_0_ptr, "out_0_ptr"), address(workspace_ptr, "workspace_ptr"),
+        address(stream, "stream"),
     )
 
 
-def run(
-    in_0,
-    in_1,
-    out_0=None,
-    *,
-    workspace=None,
-    stream=None,
-    check=True,
-):
-    """Enqueue the graph on tensors, each of them checked first.
+def run(in_0, in_1, out_0=None, *, workspace=None, stream=None, check=True):
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    in_0: input, BFLOAT16 [2, 4], strides [4, 1], aligned to 64 bytes
-    in_1: input, BFLOAT16 [2, 4], strides [4, 1], aligned to 32 bytes
-    out_0: output, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns out_0: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
-    cdef PyObject* given[3]
+    cdef PyObject** given = [<PyObject*>in_0, <PyObject*>in_1, <PyObject*>out_0]
     cdef void* slots[3]
-    given[0] = <PyObject*>in_0
-    given[1] = <PyObject*>in_1
-    given[2] = <PyObject*>out_0
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the embedded plans, or those of a file (bytes or path); reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"axis":null,"inputs":{"IN_0":1,"I'
-    b'N_1":2},"mode":"ADD","name":"","outputs":{"OUT_0":3},"tag":"POINTWISE"}],"tensors":[{"dat'
-    b'a_type":"BFLOAT16","dim":[2,4],"name":"tensor_1","stride":[4,1],"uid":1},{"data_type":"BF'
-    b'LOAT16","dim":[2,4],"name":"tensor_2","stride":[4,1],"uid":2},{"data_type":"BFLOAT16","di'
-    b'm":[2,4],"name":"::OUT_0","stride":[4,1],"uid":3}]}'
-)
-# For the runtime to hand to cuDNN.
-_PLANS = (
-    PlanParts(
-        fingerprint=FINGERPRINT,
-        cudnn_version=92700,
-        sm=90,
-        sm_count=114,
-        uids=(1, 2, 3),
-        constants=(),
-        workspace_parts=(),
-        replacements=(),
-        dropped=(),
-        workspace_size=0,
-        text=(
-            b'{"cudnnVersion": 92700, "GPUProfile": {"deviceVer": 900, "multiProcessorCount": 114},'
-            b' "engine": {"engineId": 90}}'
-        ),
-    ),
-    PlanParts(
-        fingerprint=FINGERPRINT,
-        cudnn_version=91900,
-        sm=90,
-        sm_count=132,
-        uids=(1, 2, 3),
-        constants=(),
-        workspace_parts=(),
-        replacements=(),
-        dropped=(),
-        workspace_size=0,
-        text=(
-            b'{"cudnnVersion": 91900, "GPUProfile": {"deviceVer": 900, "multiProcessorCount": 132},'
-            b' "engine": {"engineId": 90}}'
-        ),
-    ),
-    PlanParts(
-        fingerprint=FINGERPRINT,
-        cudnn_version=92700,
-        sm=90,
-        sm_count=132,
-        uids=(1, 2, 3),
-        constants=(),
-        workspace_parts=(),
-        replacements=(),
-        dropped=(),
-        workspace_size=0,
-        text=(
-            b'{"cudnnVersion": 92700, "GPUProfile": {"deviceVer": 900, "multiProcessorCount": 132},'
-            b' "engine": {"engineId": 90}}'
-        ),
-    ),
-    PlanParts(
-        fingerprint=FINGERPRINT,
-        cudnn_version=92700,
-        sm=100,
-        sm_count=0,
-        uids=(1, 2, 3),
-        constants=(
-            (70, b"\x00\x00\x80\xff"),  # FLOAT -inf
-        ),
-        workspace_parts=((60, 1, 16, (8.0,)),),
-        replacements=(),
-        dropped=(),
-        workspace_size=24,
-        text=(
-            b'{"cudnnVersion": 92700, "GPUProfile": {"deviceVer": 1000, "multiProcessorCount": 0}, '
-            b'"engine": {"engineId": 100}}'
-        ),
-    ),
-)
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+{'fingerprint': '71f18c5947fd952d72fb58de603f64fa',
+ 'names': (),
+ 'places': (),
+ 'graphs': ({'key': (),
+             'fingerprint': '71f18c5947fd952d72fb58de603f64fa',
+             'source': 'input.bundle',
+             'dialect': 'plan',
+             'nodes': ('POINTWISE',),
+             'operands': ({'uid': 1,
+                           'argument': 'in_0_ptr',
+                           'name': 'tensor_1',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 64,
+                           'default': None},
+                          {'uid': 2,
+                           'argument': 'in_1_ptr',
+                           'name': 'tensor_2',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 32,
+                           'default': None},
+                          {'uid': 3,
+                           'argument': 'out_0_ptr',
+                           'name': '::OUT_0',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None}),
+             'layouts': (('in_0', 'plain', -1), ('in_1', 'plain', -1), ('out_0', 'plain', -1)),
+             'shared': ((2, 0), (2, 1)),
+             'overrides': None,
+             'plans': ({'fingerprint': '71f18c5947fd952d72fb58de603f64fa',
+                        'cudnn_version': 92700,
+                        'sm': 90,
+                        'sm_count': 114,
+                        'engine': 'engine 90',
+                        'uids': (1, 2, 3),
+                        'constants': (),
+                        'workspace_parts': (),
+                        'replacements': (),
+                        'dropped': (),
+                        'workspace_size': 0,
+                        'text': b'{"cudnnVersion": 92700, "GPUProfile": {"deviceVer": 900, "multiP'
+                                b'rocessorCount": 114}, "engine": {"engineId": 90}}',
+                        'alignments': ()},
+                       {'fingerprint': '71f18c5947fd952d72fb58de603f64fa',
+                        'cudnn_version': 91900,
+                        'sm': 90,
+                        'sm_count': 132,
+                        'engine': 'engine 90',
+                        'uids': (1, 2, 3),
+                        'constants': (),
+                        'workspace_parts': (),
+                        'replacements': (),
+                        'dropped': (),
+                        'workspace_size': 0,
+                        'text': b'{"cudnnVersion": 91900, "GPUProfile": {"deviceVer": 900, "multiP'
+                                b'rocessorCount": 132}, "engine": {"engineId": 90}}',
+                        'alignments': ((1, 64),)},
+                       {'fingerprint': '71f18c5947fd952d72fb58de603f64fa',
+                        'cudnn_version': 92700,
+                        'sm': 90,
+                        'sm_count': 132,
+                        'engine': 'engine 90',
+                        'uids': (1, 2, 3),
+                        'constants': (),
+                        'workspace_parts': (),
+                        'replacements': (),
+                        'dropped': (),
+                        'workspace_size': 0,
+                        'text': b'{"cudnnVersion": 92700, "GPUProfile": {"deviceVer": 900, "multiP'
+                                b'rocessorCount": 132}, "engine": {"engineId": 90}}',
+                        'alignments': ((1, 16), (2, 32))},
+                       {'fingerprint': '71f18c5947fd952d72fb58de603f64fa',
+                        'cudnn_version': 92700,
+                        'sm': 100,
+                        'sm_count': 0,
+                        'engine': 'engine 100',
+                        'uids': (1, 2, 3),
+                        'constants': ((70, b'\x00\x00\x80\xff'),),
+                        'workspace_parts': ((60, 1, 16, (8.0,)),),
+                        'replacements': (),
+                        'dropped': (),
+                        'workspace_size': 24,
+                        'text': b'{"cudnnVersion": 92700, "GPUProfile": {"deviceVer": 1000, "multi'
+                                b'ProcessorCount": 0}, "engine": {"engineId": 100}}',
+                        'alignments': ()}),
+             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
+                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
+                          b'nodes":[{"axis":null,"inputs":{"IN_0":1,"IN_1":2},"mode":"ADD","name'
+                          b'":"","outputs":{"OUT_0":3},"tag":"POINTWISE"}],"tensors":[{"data_typ'
+                          b'e":"BFLOAT16","dim":[2,4],"name":"tensor_1","stride":[4,1],"uid":1},'
+                          b'{"data_type":"BFLOAT16","dim":[2,4],"name":"tensor_2","stride":[4,1]'
+                          b',"uid":2},{"data_type":"BFLOAT16","dim":[2,4],"name":"::OUT_0","stri'
+                          b'de":[4,1],"uid":3}]}'},)}
+    )

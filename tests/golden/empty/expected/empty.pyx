@@ -2,197 +2,120 @@
 # Graph 9bf62e0f8396519a8be0a493e8463042
 # From input.json
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """MATMUL.
 
-slot  uid  argument  name   role    data type  dim    stride
-0     1    a_ptr     a      input   BFLOAT16   0,4,8  32,8,1
-1     2    b_ptr     b      input   BFLOAT16   0,8,4  32,4,1
-2     3    c_ptr     mm::C  output  BFLOAT16   0,4,4  16,4,1
+slot  uid  argument  role    data type  dim    stride  align  layout  name
+0     1    a_ptr     input   BFLOAT16   0,4,8  32,8,1  2      plain   a
+1     2    b_ptr     input   BFLOAT16   0,8,4  32,4,1  2      plain   b
+2     3    c_ptr     output  BFLOAT16   0,4,4  16,4,1  2      plain   mm::C
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "9bf62e0f8396519a8be0a493e8463042"
-GRAPH = {
-    "source": "input.json",
-    "dialect": "structure v2",
-    "nodes": ("MATMUL",),
-    "is_override_shape_enabled": False,
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "a_ptr", "a", "input", "BFLOAT16", (0, 4, 8), (32, 8, 1), 2),
-    Operand(2, "b_ptr", "b", "input", "BFLOAT16", (0, 8, 4), (32, 4, 1), 2),
-    Operand(3, "c_ptr", "mm::C", "output", "BFLOAT16", (0, 4, 4), (16, 4, 1), 2),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("a", "plain", -1),
-    ("b", "plain", -1),
-    ("c", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ()
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* a,
-    void* b,
-    void* c,
+    void* a,  # uid 1, input, BFLOAT16
+    void* b,  # uid 2, input, BFLOAT16
+    void* c,  # uid 3, output, BFLOAT16
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    # Every output has no element: there is nothing to compute.
-    return 0
+    cdef void** slots = [a, b, c]
+    return execute_plan(_graph, slots, workspace, stream)
 
 
-def execute(
-    a_ptr,
-    b_ptr,
-    c_ptr,
-    workspace_ptr=0,
-    stream=0,
-):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* a = address(a_ptr, "a_ptr")
-    cdef void* b = address(b_ptr, "b_ptr")
-    cdef void* c = address(c_ptr, "c_ptr")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+def execute(a_ptr, b_ptr, c_ptr, workspace_ptr=0, stream=0):
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        a,
-        b,
-        c,
-        workspace,
-        queue,
+        address(a_ptr, "a_ptr"), address(b_ptr, "b_ptr"), address(c_ptr, "c_ptr"),
+        address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
-def run(
-    a,
-    b,
-    c=None,
-    *,
-    workspace=None,
-    stream=None,
-    check=True,
-):
-    """Enqueue the graph on tensors, each of them checked first.
+def run(a, b, c=None, *, workspace=None, stream=None, check=True):
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    a: input, BFLOAT16 [0, 4, 8], strides [32, 8, 1], aligned to 2 bytes
-    b: input, BFLOAT16 [0, 8, 4], strides [32, 4, 1], aligned to 2 bytes
-    c: output, BFLOAT16 [0, 4, 4], strides [16, 4, 1], aligned to 2 bytes
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns c: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
-    cdef PyObject* given[3]
+    cdef PyObject** given = [<PyObject*>a, <PyObject*>b, <PyObject*>c]
     cdef void* slots[3]
-    given[0] = <PyObject*>a
-    given[1] = <PyObject*>b
-    given[2] = <PyObject*>c
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"A":1,"B":2},"name":"mm'
-    b'","outputs":{"C":3},"tag":"MATMUL"}],"tensors":[{"data_type":"BFLOAT16","dim":[0,4,8],"na'
-    b'me":"a","stride":[32,8,1],"uid":1},{"data_type":"BFLOAT16","dim":[0,8,4],"name":"b","stri'
-    b'de":[32,4,1],"uid":2},{"data_type":"BFLOAT16","dim":[0,4,4],"name":"mm::C","stride":[16,4'
-    b',1],"uid":3}]}'
-)
-_PLANS = ()
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+{'fingerprint': '9bf62e0f8396519a8be0a493e8463042',
+ 'names': (),
+ 'places': (),
+ 'graphs': ({'key': (),
+             'fingerprint': '9bf62e0f8396519a8be0a493e8463042',
+             'source': 'input.json',
+             'dialect': 'structure v2',
+             'nodes': ('MATMUL',),
+             'operands': ({'uid': 1,
+                           'argument': 'a_ptr',
+                           'name': 'a',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (0, 4, 8),
+                           'stride': (32, 8, 1),
+                           'alignment': 2,
+                           'default': None},
+                          {'uid': 2,
+                           'argument': 'b_ptr',
+                           'name': 'b',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (0, 8, 4),
+                           'stride': (32, 4, 1),
+                           'alignment': 2,
+                           'default': None},
+                          {'uid': 3,
+                           'argument': 'c_ptr',
+                           'name': 'mm::C',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (0, 4, 4),
+                           'stride': (16, 4, 1),
+                           'alignment': 2,
+                           'default': None}),
+             'layouts': (('a', 'plain', -1), ('b', 'plain', -1), ('c', 'plain', -1)),
+             'shared': (),
+             'overrides': None,
+             'plans': (),
+             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
+                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
+                          b'nodes":[{"inputs":{"A":1,"B":2},"name":"mm","outputs":{"C":3},"tag":'
+                          b'"MATMUL"}],"tensors":[{"data_type":"BFLOAT16","dim":[0,4,8],"name":"'
+                          b'a","stride":[32,8,1],"uid":1},{"data_type":"BFLOAT16","dim":[0,8,4],'
+                          b'"name":"b","stride":[32,4,1],"uid":2},{"data_type":"BFLOAT16","dim":'
+                          b'[0,4,4],"name":"mm::C","stride":[16,4,1],"uid":3}]}'},)}
+    )

@@ -3,14 +3,14 @@
 # Of 3 graphs: member_16_8.json .. member_32_8.json
 from libc.stdint cimport int64_t
 
-# Enqueue the member that has this key from Cython, without Python objects or the GIL. `workspace`
-# may be NULL (a block of the runtime's own), `stream` is a cudaStream_t.
+# Enqueue from Cython, without Python objects or the GIL. `workspace` may be NULL (a block of the
+# runtime's own), `stream` is a cudaStream_t.
 cdef int enqueue(
     void* a,  # input, BFLOAT16
     void* b,  # input, BFLOAT16
     void* c,  # output, BFLOAT16
-    int64_t a_m,  # a_m: a.m
-    int64_t b_n,  # b_n: b.n
+    int64_t a_m,  # of the key
+    int64_t b_n,  # of the key
     double epsilon,  # scalar, DOUBLE
     void* workspace,
     void* stream,

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Final, Literal, overload
 
+from cudnn_bindgen.module_data import Member
 from cudnn_bindgen.runtime.annotations import Address, FloatScalar, Stream, Tensor
-from cudnn_bindgen.runtime.metadata import Member
 from typing_extensions import Never, TypeVar
 
 FINGERPRINT: Final[str]

@@ -2,326 +2,261 @@
 # Family fa60c7fffb3dccfacdeb3a02de300a27
 # Of 3 graphs: member_16_8.json .. member_32_8.json
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """MATMUL, POINTWISE, in 3 shapes.
 
-slot  argument  name     role    data type  dim        stride
-0     a_ptr     a        input   BFLOAT16   1,a_m,16   *,*,1
-1     b_ptr     b        input   BFLOAT16   1,16,b_n   *,*,1
-2     c_ptr     c        output  BFLOAT16   1,a_m,b_n  *,*,1
-3     epsilon   epsilon  scalar  DOUBLE     1,1        1,1
+slot  argument  role    data type  dim        stride  align  layout  name
+0     a_ptr     input   BFLOAT16   1,a_m,16   *,*,1   16     plain   a
+1     b_ptr     input   BFLOAT16   1,16,b_n   *,*,1   16     plain   b
+2     c_ptr     output  BFLOAT16   1,a_m,b_n  *,*,1   16     plain   c
+3     epsilon   scalar  DOUBLE     1,1        1,1     -      -       epsilon
 
-The key, which chooses one of MEMBERS:
-    a_m: a.m
-    b_n: b.n
-
+a_m: a.m, a number of the key that chooses the graph
+b_n: b.n, a number of the key that chooses the graph
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag, float64, int64,
-)
-from cudnn_bindgen.runtime.family cimport (
-    close_family, execute_member, family_launch_stats, family_workspace_size, load_member,
-    load_members, member_of_key, register_family, run_member, set_family_checks, set_family_policy,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, graph_launch_nodes, graph_launch_path, graph_workspace_size,
-)
+from cudnn_bindgen.runtime.arguments cimport address, flag, float64, int64
+from cudnn_bindgen.runtime.family cimport execute_member, run_member
+from cudnn_bindgen.runtime.graph cimport graph_of
 
-from cudnn_bindgen.runtime.metadata import Member, Operand, PlanParts, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.binding import Binding
 
-check_abi(2)
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-FINGERPRINT = "fa60c7fffb3dccfacdeb3a02de300a27"
-KEY = ("a_m", "b_n")
-
-
-# Of each member: digest of the graph; uid, argument, name in the graph, role, data type, dim,
-# stride, alignment in bytes and default of each operand; where the graph came from. In functions
-# of their own: all in one would take a compiler minutes.
-cdef object _member_0():
-    return Member(
-        "cbb299e530df6f01813ad429db484033",
-        (
-            Operand(1, "a_ptr", "a", "input", "BFLOAT16", (1, 16, 16), (256, 16, 1), 16),
-            Operand(2, "b_ptr", "b", "input", "BFLOAT16", (1, 16, 8), (128, 8, 1), 16),
-            Operand(4, "c_ptr", "c", "output", "BFLOAT16", (1, 16, 8), (128, 8, 1), 16),
-            Operand(5, "epsilon", "epsilon", "scalar", "DOUBLE", (1, 1), (1, 1), 1, 0.5),
-        ),
-        {
-            "source": "member_16_8.json",
-            "dialect": "structure v2",
-            "nodes": ("MATMUL", "POINTWISE"),
-            "is_override_shape_enabled": False,
-        },
-    )
-
-
-cdef object _member_1():
-    return Member(
-        "49a1cdb4c21faeac3d65ba5f595d9a00",
-        (
-            Operand(1, "a_ptr", "a", "input", "BFLOAT16", (1, 16, 16), (512, 32, 1), 16),
-            Operand(2, "b_ptr", "b", "input", "BFLOAT16", (1, 16, 64), (1024, 64, 1), 16),
-            Operand(4, "c_ptr", "c", "output", "BFLOAT16", (1, 16, 64), (1024, 64, 1), 16),
-            Operand(5, "epsilon", "epsilon", "scalar", "DOUBLE", (1, 1), (1, 1), 1, 0.5),
-        ),
-        {
-            "source": "member_16_64.json",
-            "dialect": "structure v2",
-            "nodes": ("MATMUL", "POINTWISE"),
-            "is_override_shape_enabled": False,
-        },
-    )
-
-
-cdef object _member_2():
-    return Member(
-        "43b4194c94825b9b3d14417bb8511753",
-        (
-            Operand(1, "a_ptr", "a", "input", "BFLOAT16", (1, 32, 16), (512, 16, 1), 16),
-            Operand(2, "b_ptr", "b", "input", "BFLOAT16", (1, 16, 8), (128, 8, 1), 16),
-            Operand(4, "c_ptr", "c", "output", "BFLOAT16", (1, 32, 8), (256, 8, 1), 16),
-            Operand(5, "epsilon", "epsilon", "scalar", "DOUBLE", (1, 1), (1, 1), 1, 0.5),
-        ),
-        {
-            "source": "member_32_8.json",
-            "dialect": "structure v2",
-            "nodes": ("MATMUL", "POINTWISE"),
-            "is_override_shape_enabled": False,
-        },
-    )
-
-
-MEMBERS = {
-    (16, 8): _member_0(),
-    (16, 64): _member_1(),
-    (32, 8): _member_2(),
-}
-
-cdef void* _family = NULL
+FINGERPRINT = _binding.FINGERPRINT
+KEY = _binding.KEY
+MEMBERS = _binding.MEMBERS
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* a,
-    void* b,
-    void* c,
-    int64_t a_m,
-    int64_t b_n,
-    double epsilon,
+    void* a,  # input, BFLOAT16
+    void* b,  # input, BFLOAT16
+    void* c,  # output, BFLOAT16
+    int64_t a_m,  # of the key
+    int64_t b_n,  # of the key
+    double epsilon,  # scalar, DOUBLE
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the member that has this key on `stream`."""
-    cdef void* slots[4]
-    slots[0] = a
-    slots[1] = b
-    slots[2] = c
-    slots[3] = &epsilon
-    cdef int64_t key_[2]
-    key_[0] = a_m
-    key_[1] = b_n
-    return execute_member(_family, key_, slots, workspace, stream)
+    cdef void** slots = [a, b, c, &epsilon]
+    cdef int64_t* key_ = [a_m, b_n]
+    return execute_member(_graph, key_, slots, workspace, stream)
 
 
-def execute(
-    a_ptr,
-    b_ptr,
-    c_ptr,
-    a_m,
-    b_n,
-    epsilon=0.5,
-    workspace_ptr=0,
-    stream=0,
-):
-    """Enqueue the member that has this key on `stream` (a cudaStream_t as int).
-
-    `workspace_ptr` is the address of as many bytes as workspace_size() says for the key; 0 takes a
-    block of the runtime's own.
-    """
-    cdef void* a = address(a_ptr, "a_ptr")
-    cdef void* b = address(b_ptr, "b_ptr")
-    cdef void* c = address(c_ptr, "c_ptr")
-    cdef int64_t _a_m = int64(a_m, "a_m")
-    cdef int64_t _b_n = int64(b_n, "b_n")
-    cdef double _epsilon = float64(epsilon, "epsilon")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+def execute(a_ptr, b_ptr, c_ptr, a_m, b_n, epsilon=0.5, workspace_ptr=0, stream=0):
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        a,
-        b,
-        c,
-        _a_m,
-        _b_n,
-        _epsilon,
-        workspace,
-        queue,
+        address(a_ptr, "a_ptr"), address(b_ptr, "b_ptr"), address(c_ptr, "c_ptr"),
+        int64(a_m, "a_m"), int64(b_n, "b_n"), float64(epsilon, "epsilon"),
+        address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
-def run(
-    a,
-    b,
-    c=None,
-    *,
-    epsilon=0.5,
-    a_m=None,
-    b_n=None,
-    workspace=None,
-    stream=None,
-    check=True,
-):
-    """Enqueue the graph on tensors, each of them checked first.
+def run(a, b, c=None, *, epsilon=0.5, a_m=None, b_n=None, workspace=None, stream=None, check=True):
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    a: input, BFLOAT16 [1, a_m, 16], strides [*, *, 1], aligned to 16 bytes
-    b: input, BFLOAT16 [1, 16, b_n], strides [*, *, 1], aligned to 16 bytes
-    c: output, BFLOAT16 [1, a_m, b_n], strides [*, *, 1], aligned to 16 bytes
-    epsilon: scalar, DOUBLE, default 0.5
-    a_m: a.m, an int; None: read from the tensors
-    b_n: b.n, an int; None: read from the tensors
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns c: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
     cdef double _epsilon = float64(epsilon, "epsilon")
-    cdef PyObject* given[3]
+    cdef PyObject** given = [<PyObject*>a, <PyObject*>b, <PyObject*>c]
     cdef void* slots[4]
-    given[0] = <PyObject*>a
-    given[1] = <PyObject*>b
-    given[2] = <PyObject*>c
     slots[3] = &_epsilon
-    cdef PyObject* key_[2]
-    key_[0] = <PyObject*>a_m
-    key_[1] = <PyObject*>b_n
-    return run_member(_family, key_, given, slots, workspace, stream, flag(check, "check"))
+    cdef PyObject** key_ = [<PyObject*>a_m, <PyObject*>b_n]
+    return run_member(_graph, key_, given, slots, workspace, stream, flag(check, "check"))
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_family_checks(_family, flag(enabled, "enabled"))
-
-
-def workspace_size(a_m, b_n):
-    """Bytes of workspace that a call of a member on the current device needs; loads its plan."""
-    return graph_workspace_size(member_of_key(_family, (a_m, b_n,)))
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the plans of a file (bytes or path) for their member; reopens it.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plan_maker = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-    if plan is None:
-        load_members(_family, plan_maker)
-        return
-    from cudnn_bindgen.codegen.bind.plan_file import read_plans
-    plan = plan_source(plan)
-    parts = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    load_member(_family, parts, plan, plan_maker)
-
-
-def close():
-    """Wait for calls that are inside a plan, then release all plans on every device."""
-    close_family(_family)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_family_policy(_family, policy)
-
-
-def launch_path(a_m, b_n):
-    """How the last call of a member was launched: "direct" or "record"."""
-    return graph_launch_path(member_of_key(_family, (a_m, b_n,)))
-
-
-def launch_stats():
-    """Counts of calls by launch path over all members, and why a record was refused, if any was."""
-    return family_launch_stats(_family)
-
-
-def launch_nodes(a_m, b_n):
-    """What one call of a member launches here, and whose address each patched word is."""
-    return graph_launch_nodes(member_of_key(_family, (a_m, b_n,)))
-
-
-def __getattr__(name):
-    # The largest; not in the files: cuDNN says it of each plan once that is on a device.
-    if name == "WORKSPACE_SIZE":
-        return family_workspace_size(_family)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graphs, for plans to be made of. Nothing below is for reading.
-_STRUCTURES = (
-    (
-        b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-        b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"A":1,"B":2},"name":"",'
-        b'"outputs":{"C":3},"tag":"MATMUL"},{"inputs":{"IN_0":3,"IN_1":5},"mode":"ADD","name":"","o'
-        b'utputs":{"OUT_0":4},"relu_lower_clip":null,"tag":"POINTWISE"}],"tensors":[{"data_type":"B'
-        b'FLOAT16","dim":[1,16,16],"name":"a","stride":[256,16,1],"uid":1},{"data_type":"BFLOAT16",'
-        b'"dim":[1,16,8],"name":"b","stride":[128,8,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,16'
-        b',8],"is_virtual":true,"name":"mm::C","stride":[128,8,1],"uid":3},{"data_type":"BFLOAT16",'
-        b'"dim":[1,16,8],"name":"c","stride":[128,8,1],"uid":4},{"data_type":"DOUBLE","dim":[1,1],"'
-        b'is_pass_by_value":true,"name":"epsilon","pass_by_value":{"index":4,"value":0.5},"stride":'
-        b'[1,1],"uid":5}]}'
-    ),
-    (
-        b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-        b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"A":1,"B":2},"name":"",'
-        b'"outputs":{"C":3},"tag":"MATMUL"},{"inputs":{"IN_0":3,"IN_1":5},"mode":"ADD","name":"","o'
-        b'utputs":{"OUT_0":4},"relu_lower_clip":null,"tag":"POINTWISE"}],"tensors":[{"data_type":"B'
-        b'FLOAT16","dim":[1,16,16],"name":"a","stride":[512,32,1],"uid":1},{"data_type":"BFLOAT16",'
-        b'"dim":[1,16,64],"name":"b","stride":[1024,64,1],"uid":2},{"data_type":"BFLOAT16","dim":[1'
-        b',16,64],"is_virtual":true,"name":"mm::C","stride":[1024,64,1],"uid":3},{"data_type":"BFLO'
-        b'AT16","dim":[1,16,64],"name":"c","stride":[1024,64,1],"uid":4},{"data_type":"DOUBLE","dim'
-        b'":[1,1],"is_pass_by_value":true,"name":"epsilon","pass_by_value":{"index":4,"value":0.5},'
-        b'"stride":[1,1],"uid":5}]}'
-    ),
-    (
-        b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-        b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"A":1,"B":2},"name":"",'
-        b'"outputs":{"C":3},"tag":"MATMUL"},{"inputs":{"IN_0":3,"IN_1":5},"mode":"ADD","name":"","o'
-        b'utputs":{"OUT_0":4},"relu_lower_clip":null,"tag":"POINTWISE"}],"tensors":[{"data_type":"B'
-        b'FLOAT16","dim":[1,32,16],"name":"a","stride":[512,16,1],"uid":1},{"data_type":"BFLOAT16",'
-        b'"dim":[1,16,8],"name":"b","stride":[128,8,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,32'
-        b',8],"is_virtual":true,"name":"mm::C","stride":[256,8,1],"uid":3},{"data_type":"BFLOAT16",'
-        b'"dim":[1,32,8],"name":"c","stride":[256,8,1],"uid":4},{"data_type":"DOUBLE","dim":[1,1],"'
-        b'is_pass_by_value":true,"name":"epsilon","pass_by_value":{"index":4,"value":0.5},"stride":'
-        b'[1,1],"uid":5}]}'
-    ),
-)
-
-
-# For the runtime to hand to cuDNN.
-_PLANS = ()
-_family = register_family(
-    __name__,
-    KEY,
-    MEMBERS,
-    _PLANS,
-    _STRUCTURES,
-    # Of each number of the key, slot and axis of the dims that are it.
-    places=(
-        ((0, 1), (2, 1)),
-        ((1, 2), (2, 2)),
-    ),
-    # Of each member, by operand: parameter of `run`, what is fixed about its layout, the axis that
-    # is not. Then slots of an output and of an operand that it may replace in its memory.
-    rules=(
-        ((("a", "plain", -1), ("b", "plain", -1), ("c", "plain", -1)), ()),
-        ((("a", "plain", -1), ("b", "plain", -1), ("c", "plain", -1)), ()),
-        ((("a", "plain", -1), ("b", "plain", -1), ("c", "plain", -1)), ()),
-    ),
-)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+{'fingerprint': 'fa60c7fffb3dccfacdeb3a02de300a27',
+ 'names': ('a_m', 'b_n'),
+ 'places': (((0, 1), (2, 1)), ((1, 2), (2, 2))),
+ 'graphs': ({'key': (16, 8),
+             'fingerprint': 'cbb299e530df6f01813ad429db484033',
+             'source': 'member_16_8.json',
+             'dialect': 'structure v2',
+             'nodes': ('MATMUL', 'POINTWISE'),
+             'operands': ({'uid': 1,
+                           'argument': 'a_ptr',
+                           'name': 'a',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 16, 16),
+                           'stride': (256, 16, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 2,
+                           'argument': 'b_ptr',
+                           'name': 'b',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 16, 8),
+                           'stride': (128, 8, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 4,
+                           'argument': 'c_ptr',
+                           'name': 'c',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 16, 8),
+                           'stride': (128, 8, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 5,
+                           'argument': 'epsilon',
+                           'name': 'epsilon',
+                           'role': 'scalar',
+                           'data_type': 'DOUBLE',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': 0.5}),
+             'layouts': (('a', 'plain', -1), ('b', 'plain', -1), ('c', 'plain', -1)),
+             'shared': (),
+             'overrides': None,
+             'plans': (),
+             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
+                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
+                          b'nodes":[{"inputs":{"A":1,"B":2},"name":"","outputs":{"C":3},"tag":"M'
+                          b'ATMUL"},{"inputs":{"IN_0":3,"IN_1":5},"mode":"ADD","name":"","output'
+                          b's":{"OUT_0":4},"relu_lower_clip":null,"tag":"POINTWISE"}],"tensors":'
+                          b'[{"data_type":"BFLOAT16","dim":[1,16,16],"name":"a","stride":[256,16'
+                          b',1],"uid":1},{"data_type":"BFLOAT16","dim":[1,16,8],"name":"b","stri'
+                          b'de":[128,8,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,16,8],"is_vi'
+                          b'rtual":true,"name":"mm::C","stride":[128,8,1],"uid":3},{"data_type":'
+                          b'"BFLOAT16","dim":[1,16,8],"name":"c","stride":[128,8,1],"uid":4},{"d'
+                          b'ata_type":"DOUBLE","dim":[1,1],"is_pass_by_value":true,"name":"epsil'
+                          b'on","pass_by_value":{"index":4,"value":0.5},"stride":[1,1],"uid":5}]}'},
+            {'key': (16, 64),
+             'fingerprint': '49a1cdb4c21faeac3d65ba5f595d9a00',
+             'source': 'member_16_64.json',
+             'dialect': 'structure v2',
+             'nodes': ('MATMUL', 'POINTWISE'),
+             'operands': ({'uid': 1,
+                           'argument': 'a_ptr',
+                           'name': 'a',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 16, 16),
+                           'stride': (512, 32, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 2,
+                           'argument': 'b_ptr',
+                           'name': 'b',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 16, 64),
+                           'stride': (1024, 64, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 4,
+                           'argument': 'c_ptr',
+                           'name': 'c',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 16, 64),
+                           'stride': (1024, 64, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 5,
+                           'argument': 'epsilon',
+                           'name': 'epsilon',
+                           'role': 'scalar',
+                           'data_type': 'DOUBLE',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': 0.5}),
+             'layouts': (('a', 'plain', -1), ('b', 'plain', -1), ('c', 'plain', -1)),
+             'shared': (),
+             'overrides': None,
+             'plans': (),
+             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
+                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
+                          b'nodes":[{"inputs":{"A":1,"B":2},"name":"","outputs":{"C":3},"tag":"M'
+                          b'ATMUL"},{"inputs":{"IN_0":3,"IN_1":5},"mode":"ADD","name":"","output'
+                          b's":{"OUT_0":4},"relu_lower_clip":null,"tag":"POINTWISE"}],"tensors":'
+                          b'[{"data_type":"BFLOAT16","dim":[1,16,16],"name":"a","stride":[512,32'
+                          b',1],"uid":1},{"data_type":"BFLOAT16","dim":[1,16,64],"name":"b","str'
+                          b'ide":[1024,64,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,16,64],"i'
+                          b's_virtual":true,"name":"mm::C","stride":[1024,64,1],"uid":3},{"data_'
+                          b'type":"BFLOAT16","dim":[1,16,64],"name":"c","stride":[1024,64,1],"ui'
+                          b'd":4},{"data_type":"DOUBLE","dim":[1,1],"is_pass_by_value":true,"nam'
+                          b'e":"epsilon","pass_by_value":{"index":4,"value":0.5},"stride":[1,1],'
+                          b'"uid":5}]}'},
+            {'key': (32, 8),
+             'fingerprint': '43b4194c94825b9b3d14417bb8511753',
+             'source': 'member_32_8.json',
+             'dialect': 'structure v2',
+             'nodes': ('MATMUL', 'POINTWISE'),
+             'operands': ({'uid': 1,
+                           'argument': 'a_ptr',
+                           'name': 'a',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 32, 16),
+                           'stride': (512, 16, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 2,
+                           'argument': 'b_ptr',
+                           'name': 'b',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 16, 8),
+                           'stride': (128, 8, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 4,
+                           'argument': 'c_ptr',
+                           'name': 'c',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 32, 8),
+                           'stride': (256, 8, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 5,
+                           'argument': 'epsilon',
+                           'name': 'epsilon',
+                           'role': 'scalar',
+                           'data_type': 'DOUBLE',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': 0.5}),
+             'layouts': (('a', 'plain', -1), ('b', 'plain', -1), ('c', 'plain', -1)),
+             'shared': (),
+             'overrides': None,
+             'plans': (),
+             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
+                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
+                          b'nodes":[{"inputs":{"A":1,"B":2},"name":"","outputs":{"C":3},"tag":"M'
+                          b'ATMUL"},{"inputs":{"IN_0":3,"IN_1":5},"mode":"ADD","name":"","output'
+                          b's":{"OUT_0":4},"relu_lower_clip":null,"tag":"POINTWISE"}],"tensors":'
+                          b'[{"data_type":"BFLOAT16","dim":[1,32,16],"name":"a","stride":[512,16'
+                          b',1],"uid":1},{"data_type":"BFLOAT16","dim":[1,16,8],"name":"b","stri'
+                          b'de":[128,8,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,32,8],"is_vi'
+                          b'rtual":true,"name":"mm::C","stride":[256,8,1],"uid":3},{"data_type":'
+                          b'"BFLOAT16","dim":[1,32,8],"name":"c","stride":[256,8,1],"uid":4},{"d'
+                          b'ata_type":"DOUBLE","dim":[1,1],"is_pass_by_value":true,"name":"epsil'
+                          b'on","pass_by_value":{"index":4,"value":0.5},"stride":[1,1],"uid":5}]'
+                          b'}'})}
+    )

@@ -2,252 +2,190 @@
 # Graph 4f6b1a2d4dfdd3a6019711e742cd70e3
 # From input.json
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """POINTWISE, TAG\"\"\"\\\\\\n{{ x }}.
 
-slot  uid  argument        name                 role    data type  dim  stride
-0     1    in_0_ptr        \"\"\"                  input   BFLOAT16   2,4  4,1
-1     2    import_os_ptr   \\\\\"\"\"\\nimport os\\n   input   BFLOAT16   2,4  4,1
-2     3    lambda_ptr      lambda               input   BFLOAT16   2,4  4,1
-3     6    q_ptr           q                    input   BFLOAT16   2,4  4,1
-4     5    q_ptr_ptr       q_ptr                input   BFLOAT16   2,4  4,1
-5     8    name_raw_ptr    {{ name }}{% raw %}  output  BFLOAT16   2,4  4,1
-6     7    workspace__ptr  workspace            output  BFLOAT16   2,4  4,1
+slot  uid  argument        role    data type  dim  stride  align  layout  name
+0     1    in_0_ptr        input   BFLOAT16   2,4  4,1     16     plain   \"\"\"
+1     2    import_os_ptr   input   BFLOAT16   2,4  4,1     16     plain   \\\\\"\"\"\\nimport os\\n
+2     3    lambda_ptr      input   BFLOAT16   2,4  4,1     16     plain   lambda
+3     6    q_ptr           input   BFLOAT16   2,4  4,1     16     plain   q
+4     5    q_ptr_ptr       input   BFLOAT16   2,4  4,1     16     plain   q_ptr
+5     8    name_raw_ptr    output  BFLOAT16   2,4  4,1     16     plain   {{ name }}{% raw %}
+6     7    workspace__ptr  output  BFLOAT16   2,4  4,1     16     plain   workspace
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "4f6b1a2d4dfdd3a6019711e742cd70e3"
-GRAPH = {
-    "source": "input.json",
-    "dialect": "structure v2",
-    "nodes": ("POINTWISE", "TAG\"\"\"\\\n{{ x }}"),
-    "is_override_shape_enabled": False,
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "in_0_ptr", "\"\"\"", "input", "BFLOAT16", (2, 4), (4, 1), 16),
-    Operand(2, "import_os_ptr", "\\\"\"\"\nimport os\n", "input", "BFLOAT16", (2, 4), (4, 1), 16),
-    Operand(3, "lambda_ptr", "lambda", "input", "BFLOAT16", (2, 4), (4, 1), 16),
-    Operand(6, "q_ptr", "q", "input", "BFLOAT16", (2, 4), (4, 1), 16),
-    Operand(5, "q_ptr_ptr", "q_ptr", "input", "BFLOAT16", (2, 4), (4, 1), 16),
-    Operand(8, "name_raw_ptr", "{{ name }}{% raw %}", "output", "BFLOAT16", (2, 4), (4, 1), 16),
-    Operand(7, "workspace__ptr", "workspace", "output", "BFLOAT16", (2, 4), (4, 1), 16),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("in_0", "plain", -1),
-    ("import_os", "plain", -1),
-    ("lambda_", "plain", -1),
-    ("q", "plain", -1),
-    ("q_ptr", "plain", -1),
-    ("name_raw", "plain", -1),
-    ("workspace_", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ()
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* in_0,
-    void* import_os,
-    void* lambda_,
-    void* q,
-    void* q_ptr,
-    void* name_raw,
-    void* workspace_,
+    void* in_0,  # uid 1, input, BFLOAT16
+    void* import_os,  # uid 2, input, BFLOAT16
+    void* lambda_,  # uid 3, input, BFLOAT16
+    void* q,  # uid 6, input, BFLOAT16
+    void* q_ptr,  # uid 5, input, BFLOAT16
+    void* name_raw,  # uid 8, output, BFLOAT16
+    void* workspace_,  # uid 7, output, BFLOAT16
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[7]
-    slots[0] = in_0  # uid 1
-    slots[1] = import_os  # uid 2
-    slots[2] = lambda_  # uid 3
-    slots[3] = q  # uid 6
-    slots[4] = q_ptr  # uid 5
-    slots[5] = name_raw  # uid 8
-    slots[6] = workspace_  # uid 7
+    cdef void** slots = [in_0, import_os, lambda_, q, q_ptr, name_raw, workspace_]
     return execute_plan(_graph, slots, workspace, stream)
 
 
 def execute(
-    in_0_ptr,
-    import_os_ptr,
-    lambda_ptr,
-    q_ptr,
-    q_ptr_ptr,
-    name_raw_ptr,
-    workspace__ptr,
-    workspace_ptr=0,
-    stream=0,
+    in_0_ptr, import_os_ptr, lambda_ptr, q_ptr, q_ptr_ptr, name_raw_ptr, workspace__ptr,
+    workspace_ptr=0, stream=0,
 ):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* in_0 = address(in_0_ptr, "in_0_ptr")
-    cdef void* import_os = address(import_os_ptr, "import_os_ptr")
-    cdef void* lambda_ = address(lambda_ptr, "lambda_ptr")
-    cdef void* q = address(q_ptr, "q_ptr")
-    cdef void* _q_ptr = address(q_ptr_ptr, "q_ptr_ptr")
-    cdef void* name_raw = address(name_raw_ptr, "name_raw_ptr")
-    cdef void* workspace_ = address(workspace__ptr, "workspace__ptr")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        in_0,
-        import_os,
-        lambda_,
-        q,
-        _q_ptr,
-        name_raw,
-        workspace_,
-        workspace,
-        queue,
+        address(in_0_ptr, "in_0_ptr"), address(import_os_ptr, "import_os_ptr"),
+        address(lambda_ptr, "lambda_ptr"), address(q_ptr, "q_ptr"), address(q_ptr_ptr, "q_ptr_ptr"),
+        address(name_raw_ptr, "name_raw_ptr"), address(workspace__ptr, "workspace__ptr"),
+        address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
 def run(
-    in_0,
-    import_os,
-    lambda_,
-    q,
-    q_ptr,
-    name_raw=None,
-    workspace_=None,
-    *,
-    workspace=None,
-    stream=None,
-    check=True,
+    in_0, import_os, lambda_, q, q_ptr, name_raw=None, workspace_=None, *, workspace=None,
+    stream=None, check=True,
 ):
-    """Enqueue the graph on tensors, each of them checked first.
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    in_0: input \"\"\"\"\", BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    import_os: input \"\\\\\"\"\"\\nimport os\\n\", BFLOAT16 [2, 4], strides [4, 1], aligned to 16
-        bytes
-    lambda_: input \"lambda\", BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    q: input, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    q_ptr: input, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    name_raw: output \"{{ name }}{% raw %}\", BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    workspace_: output \"workspace\", BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns name_raw, workspace_: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
-    cdef PyObject* given[7]
+    cdef PyObject** given = [
+        <PyObject*>in_0, <PyObject*>import_os, <PyObject*>lambda_, <PyObject*>q, <PyObject*>q_ptr,
+        <PyObject*>name_raw, <PyObject*>workspace_,
+    ]
     cdef void* slots[7]
-    given[0] = <PyObject*>in_0
-    given[1] = <PyObject*>import_os
-    given[2] = <PyObject*>lambda_
-    given[3] = <PyObject*>q
-    given[4] = <PyObject*>q_ptr
-    given[5] = <PyObject*>name_raw
-    given[6] = <PyObject*>workspace_
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"IN_0":1,"IN_1":2,"IN_2'
-    b'":3},"mode":"ADD","name":"\x5c"\x5c"\x5c"\x5cnimport os","outputs":{"OUT_0":4},"tag":"POI'
-    b'NTWISE"},{"inputs":{"IN_0":4,"class":6,"\xe2\x80\xae\x5c"":5},"name":"","outputs":{"\x5cn'
-    b'":8,"OUT_0":7},"tag":"TAG\x5c"\x5c"\x5c"\x5c\x5c\x5cn{{ x }}"}],"tensors":[{"data_type":"'
-    b'BFLOAT16","dim":[2,4],"name":"\x5c"\x5c"\x5c"","stride":[4,1],"uid":1},{"data_type":"BFLO'
-    b'AT16","dim":[2,4],"name":"\x5c\x5c\x5c"\x5c"\x5c"\x5cnimport os\x5cn","stride":[4,1],"uid'
-    b'":2},{"data_type":"BFLOAT16","dim":[2,4],"name":"lambda","stride":[4,1],"uid":3},{"data_t'
-    b'ype":"BFLOAT16","dim":[2,4],"is_virtual":true,"name":"\xe2\x80\xae","stride":[4,1],"uid":'
-    b'4},{"data_type":"BFLOAT16","dim":[2,4],"name":"q_ptr","stride":[4,1],"uid":5},{"data_type'
-    b'":"BFLOAT16","dim":[2,4],"name":"q","stride":[4,1],"uid":6},{"data_type":"BFLOAT16","dim"'
-    b':[2,4],"name":"workspace","stride":[4,1],"uid":7},{"data_type":"BFLOAT16","dim":[2,4],"na'
-    b'me":"{{ name }}{% raw %}","stride":[4,1],"uid":8}]}'
-)
-_PLANS = ()
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+{'fingerprint': '4f6b1a2d4dfdd3a6019711e742cd70e3',
+ 'names': (),
+ 'places': (),
+ 'graphs': ({'key': (),
+             'fingerprint': '4f6b1a2d4dfdd3a6019711e742cd70e3',
+             'source': 'input.json',
+             'dialect': 'structure v2',
+             'nodes': ('POINTWISE', 'TAG"""\\\n{{ x }}'),
+             'operands': ({'uid': 1,
+                           'argument': 'in_0_ptr',
+                           'name': '"""',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 2,
+                           'argument': 'import_os_ptr',
+                           'name': '\\"""\nimport os\n',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 3,
+                           'argument': 'lambda_ptr',
+                           'name': 'lambda',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 6,
+                           'argument': 'q_ptr',
+                           'name': 'q',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 5,
+                           'argument': 'q_ptr_ptr',
+                           'name': 'q_ptr',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 8,
+                           'argument': 'name_raw_ptr',
+                           'name': '{{ name }}{% raw %}',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 7,
+                           'argument': 'workspace__ptr',
+                           'name': 'workspace',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None}),
+             'layouts': (('in_0', 'plain', -1),
+                         ('import_os', 'plain', -1),
+                         ('lambda_', 'plain', -1),
+                         ('q', 'plain', -1),
+                         ('q_ptr', 'plain', -1),
+                         ('name_raw', 'plain', -1),
+                         ('workspace_', 'plain', -1)),
+             'shared': (),
+             'overrides': None,
+             'plans': (),
+             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
+                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
+                          b'nodes":[{"inputs":{"IN_0":1,"IN_1":2,"IN_2":3},"mode":"ADD","name":"'
+                          b'\\"\\"\\"\\nimport os","outputs":{"OUT_0":4},"tag":"POINTWISE"},{"in'
+                          b'puts":{"IN_0":4,"class":6,"\xe2\x80\xae\\"":5},"name":"","outputs":{"\\'
+                          b'n":8,"OUT_0":7},"tag":"TAG\\"\\"\\"\\\\\\n{{ x }}"}],"tensors":[{"data'
+                          b'_type":"BFLOAT16","dim":[2,4],"name":"\\"\\"\\"","stride":[4,1],"uid":1'
+                          b'},{"data_type":"BFLOAT16","dim":[2,4],"name":"\\\\\\"\\"\\"\\nimport o'
+                          b's\\n","stride":[4,1],"uid":2},{"data_type":"BFLOAT16","dim":[2,4],"na'
+                          b'me":"lambda","stride":[4,1],"uid":3},{"data_type":"BFLOAT16","dim":['
+                          b'2,4],"is_virtual":true,"name":"\xe2\x80\xae","stride":[4,1],"uid":4},'
+                          b'{"data_type":"BFLOAT16","dim":[2,4],"name":"q_ptr","stride":[4,1],"u'
+                          b'id":5},{"data_type":"BFLOAT16","dim":[2,4],"name":"q","stride":[4,1]'
+                          b',"uid":6},{"data_type":"BFLOAT16","dim":[2,4],"name":"workspace","st'
+                          b'ride":[4,1],"uid":7},{"data_type":"BFLOAT16","dim":[2,4],"name":"{{ '
+                          b'name }}{% raw %}","stride":[4,1],"uid":8}]}'},)}
+    )

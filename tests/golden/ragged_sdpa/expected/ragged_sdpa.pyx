@@ -2,302 +2,255 @@
 # Graph b0d8a67c93c49a7ab0014130ebbb2ab0
 # From input.json
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """SDPA.
 
-slot  uid  argument                 name         role    data type  dim         stride
-0     11   q_ptr                    q            input   BFLOAT16   3,8,128,64  2147483647,64,512,1
-1     12   k_ptr                                 input   BFLOAT16   3,8,128,64  2147483647,64,512,1
-2     13   v_ptr                                 input   BFLOAT16   3,8,128,64  2147483647,64,512,1
-3     21   seq_q_ptr                seq_q        input   INT32      3,1,1,1     1,1,1,1
-4     22   seq_kv_ptr               seq_kv       input   INT32      3,1,1,1     1,1,1,1
-5     41   cu_seqlens_ptr           cu_seqlens   input   INT32      4,1,1,1     1,1,1,1
-6     42   k_ragged_offset_ptr                   input   INT32      4,1,1,1     1,1,1,1
-7     43   stats_ragged_offset_ptr               input   INT32      4,1,1,1     1,1,1,1
-8     14   o_ptr                    sdpa::O      output  BFLOAT16   3,8,128,64  2147483647,64,512,1
-9     15   stats_ptr                sdpa::Stats  output  FLOAT      3,8,128,1   1024,128,1,1
-10    30   attn_scale               Attn_scale   scalar  FLOAT      1,1,1,1     1,1,1,1
+slot uid argument                role   data type dim        stride              align layout
+0    11  q_ptr                   input  BFLOAT16  3,8,128,64 2147483647,64,512,1 16    ragged
+1    12  k_ptr                   input  BFLOAT16  3,8,128,64 2147483647,64,512,1 16    ragged
+2    13  v_ptr                   input  BFLOAT16  3,8,128,64 2147483647,64,512,1 16    ragged
+3    21  seq_q_ptr               input  INT32     3,1,1,1    1,1,1,1             4     plain
+4    22  seq_kv_ptr              input  INT32     3,1,1,1    1,1,1,1             4     plain
+5    41  cu_seqlens_ptr          input  INT32     4,1,1,1    1,1,1,1             4     plain
+6    42  k_ragged_offset_ptr     input  INT32     4,1,1,1    1,1,1,1             4     plain
+7    43  stats_ragged_offset_ptr input  INT32     4,1,1,1    1,1,1,1             4     plain
+8    14  o_ptr                   output BFLOAT16  3,8,128,64 2147483647,64,512,1 16    ragged
+9    15  stats_ptr               output FLOAT     3,8,128,1  1024,128,1,1        16    ragged
+10   30  attn_scale              scalar FLOAT     1,1,1,1    1,1,1,1             -     -
 
+Ragged: any number of tokens, in place of the batch and its longest sequence.
+attn_scale: multiplies Q K^T, typically 1 / sqrt(d).
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag, float32,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag, float32
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "b0d8a67c93c49a7ab0014130ebbb2ab0"
-GRAPH = {
-    "source": "input.json",
-    "dialect": "structure v2",
-    "nodes": ("SDPA",),
-    "is_override_shape_enabled": False,
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(11, "q_ptr", "q", "input", "BFLOAT16", (3, 8, 128, 64), (2147483647, 64, 512, 1), 16),
-    Operand(12, "k_ptr", "", "input", "BFLOAT16", (3, 8, 128, 64), (2147483647, 64, 512, 1), 16),
-    Operand(13, "v_ptr", "", "input", "BFLOAT16", (3, 8, 128, 64), (2147483647, 64, 512, 1), 16),
-    Operand(21, "seq_q_ptr", "seq_q", "input", "INT32", (3, 1, 1, 1), (1, 1, 1, 1), 4),
-    Operand(22, "seq_kv_ptr", "seq_kv", "input", "INT32", (3, 1, 1, 1), (1, 1, 1, 1), 4),
-    Operand(41, "cu_seqlens_ptr", "cu_seqlens", "input", "INT32", (4, 1, 1, 1), (1, 1, 1, 1), 4),
-    Operand(42, "k_ragged_offset_ptr", "", "input", "INT32", (4, 1, 1, 1), (1, 1, 1, 1), 4),
-    Operand(43, "stats_ragged_offset_ptr", "", "input", "INT32", (4, 1, 1, 1), (1, 1, 1, 1), 4),
-    Operand(14, "o_ptr", "sdpa::O", "output", "BFLOAT16", (3, 8, 128, 64), (2147483647, 64, 512, 1), 16),
-    Operand(15, "stats_ptr", "sdpa::Stats", "output", "FLOAT", (3, 8, 128, 1), (1024, 128, 1, 1), 16),
-    Operand(30, "attn_scale", "Attn_scale", "scalar", "FLOAT", (1, 1, 1, 1), (1, 1, 1, 1), 1, 0.125),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("q", "ragged", 2),
-    ("k", "ragged", 2),
-    ("v", "ragged", 2),
-    ("seq_q", "plain", -1),
-    ("seq_kv", "plain", -1),
-    ("cu_seqlens", "plain", -1),
-    ("k_ragged_offset", "plain", -1),
-    ("stats_ragged_offset", "plain", -1),
-    ("o", "ragged", 2),
-    ("stats", "ragged", 2),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ()
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* q,
-    void* k,
-    void* v,
-    void* seq_q,
-    void* seq_kv,
-    void* cu_seqlens,
-    void* k_ragged_offset,
-    void* stats_ragged_offset,
-    void* o,
-    void* stats,
-    float attn_scale,
+    void* q,  # uid 11, input, BFLOAT16
+    void* k,  # uid 12, input, BFLOAT16
+    void* v,  # uid 13, input, BFLOAT16
+    void* seq_q,  # uid 21, input, INT32
+    void* seq_kv,  # uid 22, input, INT32
+    void* cu_seqlens,  # uid 41, input, INT32
+    void* k_ragged_offset,  # uid 42, input, INT32
+    void* stats_ragged_offset,  # uid 43, input, INT32
+    void* o,  # uid 14, output, BFLOAT16
+    void* stats,  # uid 15, output, FLOAT
+    float attn_scale,  # uid 30, scalar, FLOAT
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[11]
-    slots[0] = q  # uid 11
-    slots[1] = k  # uid 12
-    slots[2] = v  # uid 13
-    slots[3] = seq_q  # uid 21
-    slots[4] = seq_kv  # uid 22
-    slots[5] = cu_seqlens  # uid 41
-    slots[6] = k_ragged_offset  # uid 42
-    slots[7] = stats_ragged_offset  # uid 43
-    slots[8] = o  # uid 14
-    slots[9] = stats  # uid 15
-    slots[10] = &attn_scale  # uid 30
+    cdef void** slots = [
+        q, k, v, seq_q, seq_kv, cu_seqlens, k_ragged_offset, stats_ragged_offset, o, stats,
+        &attn_scale,
+    ]
     return execute_plan(_graph, slots, workspace, stream)
 
 
 def execute(
-    q_ptr,
-    k_ptr,
-    v_ptr,
-    seq_q_ptr,
-    seq_kv_ptr,
-    cu_seqlens_ptr,
-    k_ragged_offset_ptr,
-    stats_ragged_offset_ptr,
-    o_ptr,
-    stats_ptr,
-    attn_scale=0.125,
-    workspace_ptr=0,
-    stream=0,
+    q_ptr, k_ptr, v_ptr, seq_q_ptr, seq_kv_ptr, cu_seqlens_ptr, k_ragged_offset_ptr,
+    stats_ragged_offset_ptr, o_ptr, stats_ptr, attn_scale=0.125, workspace_ptr=0, stream=0,
 ):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* q = address(q_ptr, "q_ptr")
-    cdef void* k = address(k_ptr, "k_ptr")
-    cdef void* v = address(v_ptr, "v_ptr")
-    cdef void* seq_q = address(seq_q_ptr, "seq_q_ptr")
-    cdef void* seq_kv = address(seq_kv_ptr, "seq_kv_ptr")
-    cdef void* cu_seqlens = address(cu_seqlens_ptr, "cu_seqlens_ptr")
-    cdef void* k_ragged_offset = address(k_ragged_offset_ptr, "k_ragged_offset_ptr")
-    cdef void* stats_ragged_offset = address(stats_ragged_offset_ptr, "stats_ragged_offset_ptr")
-    cdef void* o = address(o_ptr, "o_ptr")
-    cdef void* stats = address(stats_ptr, "stats_ptr")
-    cdef float _attn_scale = float32(attn_scale, "attn_scale")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        q,
-        k,
-        v,
-        seq_q,
-        seq_kv,
-        cu_seqlens,
-        k_ragged_offset,
-        stats_ragged_offset,
-        o,
-        stats,
-        _attn_scale,
-        workspace,
-        queue,
+        address(q_ptr, "q_ptr"), address(k_ptr, "k_ptr"), address(v_ptr, "v_ptr"),
+        address(seq_q_ptr, "seq_q_ptr"), address(seq_kv_ptr, "seq_kv_ptr"),
+        address(cu_seqlens_ptr, "cu_seqlens_ptr"),
+        address(k_ragged_offset_ptr, "k_ragged_offset_ptr"),
+        address(stats_ragged_offset_ptr, "stats_ragged_offset_ptr"), address(o_ptr, "o_ptr"),
+        address(stats_ptr, "stats_ptr"), float32(attn_scale, "attn_scale"),
+        address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
 def run(
-    q,
-    k,
-    v,
-    seq_q,
-    seq_kv,
-    cu_seqlens,
-    k_ragged_offset,
-    stats_ragged_offset,
-    o=None,
-    stats=None,
-    *,
-    attn_scale=0.125,
-    workspace=None,
-    stream=None,
-    check=True,
+    q, k, v, seq_q, seq_kv, cu_seqlens, k_ragged_offset, stats_ragged_offset, o=None, stats=None, *,
+    attn_scale=0.125, workspace=None, stream=None, check=True,
 ):
-    """Enqueue the graph on tensors, each of them checked first.
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    q: ragged input, BFLOAT16 [3, 8, 128, 64], strides [2147483647, 64, 512, 1], aligned to 16 bytes
-    k: ragged input, BFLOAT16 [3, 8, 128, 64], strides [2147483647, 64, 512, 1], aligned to 16 bytes
-    v: ragged input, BFLOAT16 [3, 8, 128, 64], strides [2147483647, 64, 512, 1], aligned to 16 bytes
-    seq_q: input, INT32 [3, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
-    seq_kv: input, INT32 [3, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
-    cu_seqlens: input, INT32 [4, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
-    k_ragged_offset: input, INT32 [4, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
-    stats_ragged_offset: input, INT32 [4, 1, 1, 1], strides [1, 1, 1, 1], aligned to 4 bytes
-    o: ragged output, BFLOAT16 [3, 8, 128, 64], strides [2147483647, 64, 512, 1], aligned to 16
-        bytes
-    stats: ragged output, FLOAT [3, 8, 128, 1], strides [1024, 128, 1, 1], aligned to 16 bytes
-    Ragged: any number of tokens, in place of the batch and its longest sequence.
-    attn_scale: scalar, FLOAT, default 0.125; multiplies Q K^T, typically 1 / sqrt(d)
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns o, stats: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
     cdef float _attn_scale = float32(attn_scale, "attn_scale")
-    cdef PyObject* given[10]
+    cdef PyObject** given = [
+        <PyObject*>q, <PyObject*>k, <PyObject*>v, <PyObject*>seq_q, <PyObject*>seq_kv,
+        <PyObject*>cu_seqlens, <PyObject*>k_ragged_offset, <PyObject*>stats_ragged_offset,
+        <PyObject*>o, <PyObject*>stats,
+    ]
     cdef void* slots[11]
-    given[0] = <PyObject*>q
-    given[1] = <PyObject*>k
-    given[2] = <PyObject*>v
-    given[3] = <PyObject*>seq_q
-    given[4] = <PyObject*>seq_kv
-    given[5] = <PyObject*>cu_seqlens
-    given[6] = <PyObject*>k_ragged_offset
-    given[7] = <PyObject*>stats_ragged_offset
-    given[8] = <PyObject*>o
-    given[9] = <PyObject*>stats
     slots[10] = &_attn_scale  # uid 30
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"Attn_scale":30,"K":12,'
-    b'"Q":11,"SEQ_LEN_KV":22,"SEQ_LEN_Q":21,"V":13},"name":"sdpa","outputs":{"O":14,"Stats":15}'
-    b',"padding_mask":true,"tag":"SDPA"}],"tensors":[{"data_type":"BFLOAT16","dim":[3,8,128,64]'
-    b',"name":"q","ragged_offset_multiplier":1,"ragged_offset_uid":41,"stride":[2147483647,64,5'
-    b'12,1],"uid":11},{"data_type":"BFLOAT16","dim":[3,8,128,64],"ragged_offset_multiplier":1,"'
-    b'ragged_offset_uid":42,"stride":[2147483647,64,512,1],"uid":12},{"data_type":"BFLOAT16","d'
-    b'im":[3,8,128,64],"ragged_offset_multiplier":1,"ragged_offset_uid":42,"stride":[2147483647'
-    b',64,512,1],"uid":13},{"data_type":"BFLOAT16","dim":[3,8,128,64],"name":"sdpa::O","ragged_'
-    b'offset_multiplier":1,"ragged_offset_uid":41,"stride":[2147483647,64,512,1],"uid":14},{"da'
-    b'ta_type":"FLOAT","dim":[3,8,128,1],"name":"sdpa::Stats","ragged_offset_uid":43,"stride":['
-    b'1024,128,1,1],"uid":15},{"data_type":"INT32","dim":[3,1,1,1],"name":"seq_q","stride":[1,1'
-    b',1,1],"uid":21},{"data_type":"INT32","dim":[3,1,1,1],"name":"seq_kv","stride":[1,1,1,1],"'
-    b'uid":22},{"data_type":"FLOAT","dim":[1,1,1,1],"is_pass_by_value":true,"name":"Attn_scale"'
-    b',"pass_by_value":{"index":3,"value":"3E000000"},"stride":[1,1,1,1],"uid":30},{"data_type"'
-    b':"INT32","dim":[4,1,1,1],"name":"cu_seqlens","stride":[1,1,1,1],"uid":41},{"data_type":"I'
-    b'NT32","dim":[4,1,1,1],"stride":[1,1,1,1],"uid":42},{"data_type":"INT32","dim":[4,1,1,1],"'
-    b'stride":[1,1,1,1],"uid":43}]}'
-)
-_PLANS = ()
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+{'fingerprint': 'b0d8a67c93c49a7ab0014130ebbb2ab0',
+ 'names': (),
+ 'places': (),
+ 'graphs': ({'key': (),
+             'fingerprint': 'b0d8a67c93c49a7ab0014130ebbb2ab0',
+             'source': 'input.json',
+             'dialect': 'structure v2',
+             'nodes': ('SDPA',),
+             'operands': ({'uid': 11,
+                           'argument': 'q_ptr',
+                           'name': 'q',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (3, 8, 128, 64),
+                           'stride': (2147483647, 64, 512, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 12,
+                           'argument': 'k_ptr',
+                           'name': '',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (3, 8, 128, 64),
+                           'stride': (2147483647, 64, 512, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 13,
+                           'argument': 'v_ptr',
+                           'name': '',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (3, 8, 128, 64),
+                           'stride': (2147483647, 64, 512, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 21,
+                           'argument': 'seq_q_ptr',
+                           'name': 'seq_q',
+                           'role': 'input',
+                           'data_type': 'INT32',
+                           'dim': (3, 1, 1, 1),
+                           'stride': (1, 1, 1, 1),
+                           'alignment': 4,
+                           'default': None},
+                          {'uid': 22,
+                           'argument': 'seq_kv_ptr',
+                           'name': 'seq_kv',
+                           'role': 'input',
+                           'data_type': 'INT32',
+                           'dim': (3, 1, 1, 1),
+                           'stride': (1, 1, 1, 1),
+                           'alignment': 4,
+                           'default': None},
+                          {'uid': 41,
+                           'argument': 'cu_seqlens_ptr',
+                           'name': 'cu_seqlens',
+                           'role': 'input',
+                           'data_type': 'INT32',
+                           'dim': (4, 1, 1, 1),
+                           'stride': (1, 1, 1, 1),
+                           'alignment': 4,
+                           'default': None},
+                          {'uid': 42,
+                           'argument': 'k_ragged_offset_ptr',
+                           'name': '',
+                           'role': 'input',
+                           'data_type': 'INT32',
+                           'dim': (4, 1, 1, 1),
+                           'stride': (1, 1, 1, 1),
+                           'alignment': 4,
+                           'default': None},
+                          {'uid': 43,
+                           'argument': 'stats_ragged_offset_ptr',
+                           'name': '',
+                           'role': 'input',
+                           'data_type': 'INT32',
+                           'dim': (4, 1, 1, 1),
+                           'stride': (1, 1, 1, 1),
+                           'alignment': 4,
+                           'default': None},
+                          {'uid': 14,
+                           'argument': 'o_ptr',
+                           'name': 'sdpa::O',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (3, 8, 128, 64),
+                           'stride': (2147483647, 64, 512, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 15,
+                           'argument': 'stats_ptr',
+                           'name': 'sdpa::Stats',
+                           'role': 'output',
+                           'data_type': 'FLOAT',
+                           'dim': (3, 8, 128, 1),
+                           'stride': (1024, 128, 1, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 30,
+                           'argument': 'attn_scale',
+                           'name': 'Attn_scale',
+                           'role': 'scalar',
+                           'data_type': 'FLOAT',
+                           'dim': (1, 1, 1, 1),
+                           'stride': (1, 1, 1, 1),
+                           'alignment': 1,
+                           'default': 0.125}),
+             'layouts': (('q', 'ragged', 2),
+                         ('k', 'ragged', 2),
+                         ('v', 'ragged', 2),
+                         ('seq_q', 'plain', -1),
+                         ('seq_kv', 'plain', -1),
+                         ('cu_seqlens', 'plain', -1),
+                         ('k_ragged_offset', 'plain', -1),
+                         ('stats_ragged_offset', 'plain', -1),
+                         ('o', 'ragged', 2),
+                         ('stats', 'ragged', 2)),
+             'shared': (),
+             'overrides': None,
+             'plans': (),
+             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
+                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
+                          b'nodes":[{"inputs":{"Attn_scale":30,"K":12,"Q":11,"SEQ_LEN_KV":22,"SE'
+                          b'Q_LEN_Q":21,"V":13},"name":"sdpa","outputs":{"O":14,"Stats":15},"pad'
+                          b'ding_mask":true,"tag":"SDPA"}],"tensors":[{"data_type":"BFLOAT16","d'
+                          b'im":[3,8,128,64],"name":"q","ragged_offset_multiplier":1,"ragged_off'
+                          b'set_uid":41,"stride":[2147483647,64,512,1],"uid":11},{"data_type":"B'
+                          b'FLOAT16","dim":[3,8,128,64],"ragged_offset_multiplier":1,"ragged_off'
+                          b'set_uid":42,"stride":[2147483647,64,512,1],"uid":12},{"data_type":"B'
+                          b'FLOAT16","dim":[3,8,128,64],"ragged_offset_multiplier":1,"ragged_off'
+                          b'set_uid":42,"stride":[2147483647,64,512,1],"uid":13},{"data_type":"B'
+                          b'FLOAT16","dim":[3,8,128,64],"name":"sdpa::O","ragged_offset_multipli'
+                          b'er":1,"ragged_offset_uid":41,"stride":[2147483647,64,512,1],"uid":14'
+                          b'},{"data_type":"FLOAT","dim":[3,8,128,1],"name":"sdpa::Stats","ragge'
+                          b'd_offset_uid":43,"stride":[1024,128,1,1],"uid":15},{"data_type":"INT'
+                          b'32","dim":[3,1,1,1],"name":"seq_q","stride":[1,1,1,1],"uid":21},{"da'
+                          b'ta_type":"INT32","dim":[3,1,1,1],"name":"seq_kv","stride":[1,1,1,1],'
+                          b'"uid":22},{"data_type":"FLOAT","dim":[1,1,1,1],"is_pass_by_value":tr'
+                          b'ue,"name":"Attn_scale","pass_by_value":{"index":3,"value":"3E000000"'
+                          b'},"stride":[1,1,1,1],"uid":30},{"data_type":"INT32","dim":[4,1,1,1],'
+                          b'"name":"cu_seqlens","stride":[1,1,1,1],"uid":41},{"data_type":"INT32'
+                          b'","dim":[4,1,1,1],"stride":[1,1,1,1],"uid":42},{"data_type":"INT32",'
+                          b'"dim":[4,1,1,1],"stride":[1,1,1,1],"uid":43}]}'},)}
+    )

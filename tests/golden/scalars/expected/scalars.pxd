@@ -3,8 +3,8 @@
 # From input.json
 from libc.stdint cimport int32_t, int64_t, uint16_t
 
-# Enqueue the graph from Cython, without Python objects or the GIL. `workspace` may be NULL (a block
-# of the runtime's own), `stream` is a cudaStream_t.
+# Enqueue from Cython, without Python objects or the GIL. `workspace` may be NULL (a block of the
+# runtime's own), `stream` is a cudaStream_t.
 cdef int enqueue(
     void* x,  # uid 0, input, BFLOAT16
     void* out_0,  # uid 20, output, BFLOAT16

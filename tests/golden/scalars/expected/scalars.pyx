@@ -2,188 +2,95 @@
 # Graph b31f54ef1796dbbb55472604bfb582c9
 # From input.json
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """POINTWISE.
 
-slot  uid  argument   name        role    data type  dim  stride
-0     0    x_ptr      x           input   BFLOAT16   2,4  4,1
-1     20   out_0_ptr  mul::OUT_0  output  BFLOAT16   2,4  4,1
-2     2    alpha      alpha       scalar  FLOAT      1,1  1,1
-3     9    seed       seed        scalar  INT64      1,1  1,1
-4     11   in_11      tensor_11   scalar  HALF       1,1  1,1
-5     1    beta       beta        scalar  FLOAT      1,1  1,1
-6     3    shift      shift       scalar  HALF       1,1  1,1
-7     5    bias       bias        scalar  BFLOAT16   1,1  1,1
-8     6    count      count       scalar  INT64      1,1  1,1
-9     7    steps      steps       scalar  INT32      1,1  1,1
-10    8    rate       rate        scalar  DOUBLE     1,1  1,1
+slot  uid  argument   role    data type  dim  stride  align  layout  name
+0     0    x_ptr      input   BFLOAT16   2,4  4,1     16     plain   x
+1     20   out_0_ptr  output  BFLOAT16   2,4  4,1     16     plain   mul::OUT_0
+2     2    alpha      scalar  FLOAT      1,1  1,1     -      -       alpha
+3     9    seed       scalar  INT64      1,1  1,1     -      -       seed
+4     11   in_11      scalar  HALF       1,1  1,1     -      -       tensor_11
+5     1    beta       scalar  FLOAT      1,1  1,1     -      -       beta
+6     3    shift      scalar  HALF       1,1  1,1     -      -       shift
+7     5    bias       scalar  BFLOAT16   1,1  1,1     -      -       bias
+8     6    count      scalar  INT64      1,1  1,1     -      -       count
+9     7    steps      scalar  INT32      1,1  1,1     -      -       steps
+10    8    rate       scalar  DOUBLE     1,1  1,1     -      -       rate
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint16_t
 
-from cudnn_bindgen.runtime.arguments cimport (
-    address, bfloat16, flag, float16, float32, float64, int32, int64,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
+from cudnn_bindgen.runtime.arguments cimport address, bfloat16, flag, float16, float32, float64, int32, int64
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.binding import Binding
 
-check_abi(2)
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-FINGERPRINT = "b31f54ef1796dbbb55472604bfb582c9"
-GRAPH = {
-    "source": "input.json",
-    "dialect": "structure v2",
-    "nodes": ("POINTWISE",),
-    "is_override_shape_enabled": False,
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(0, "x_ptr", "x", "input", "BFLOAT16", (2, 4), (4, 1), 16),
-    Operand(20, "out_0_ptr", "mul::OUT_0", "output", "BFLOAT16", (2, 4), (4, 1), 16),
-    Operand(2, "alpha", "alpha", "scalar", "FLOAT", (1, 1), (1, 1), 1),
-    Operand(9, "seed", "seed", "scalar", "INT64", (1, 1), (1, 1), 1),
-    Operand(11, "in_11", "tensor_11", "scalar", "HALF", (1, 1), (1, 1), 1),
-    Operand(1, "beta", "beta", "scalar", "FLOAT", (1, 1), (1, 1), 1, 0.125),
-    Operand(3, "shift", "shift", "scalar", "HALF", (1, 1), (1, 1), 1, 1.0),
-    Operand(5, "bias", "bias", "scalar", "BFLOAT16", (1, 1), (1, 1), 1, float("nan")),
-    Operand(6, "count", "count", "scalar", "INT64", (1, 1), (1, 1), 1, 1099511627776),
-    Operand(7, "steps", "steps", "scalar", "INT32", (1, 1), (1, 1), 1, -3),
-    Operand(8, "rate", "rate", "scalar", "DOUBLE", (1, 1), (1, 1), 1, 0.1),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("x", "plain", -1),
-    ("out_0", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ((1, 0),)
-
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* x,
-    void* out_0,
-    float alpha,
-    int64_t seed,
-    uint16_t in_11,
-    float beta,
-    uint16_t shift,
-    uint16_t bias,
-    int64_t count,
-    int32_t steps,
-    double rate,
+    void* x,  # uid 0, input, BFLOAT16
+    void* out_0,  # uid 20, output, BFLOAT16
+    float alpha,  # uid 2, scalar, FLOAT
+    int64_t seed,  # uid 9, scalar, INT64
+    uint16_t in_11,  # uid 11, scalar, HALF
+    float beta,  # uid 1, scalar, FLOAT
+    uint16_t shift,  # uid 3, scalar, HALF
+    uint16_t bias,  # uid 5, scalar, BFLOAT16
+    int64_t count,  # uid 6, scalar, INT64
+    int32_t steps,  # uid 7, scalar, INT32
+    double rate,  # uid 8, scalar, DOUBLE
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[11]
-    slots[0] = x  # uid 0
-    slots[1] = out_0  # uid 20
-    slots[2] = &alpha  # uid 2
-    slots[3] = &seed  # uid 9
-    slots[4] = &in_11  # uid 11
-    slots[5] = &beta  # uid 1
-    slots[6] = &shift  # uid 3
-    slots[7] = &bias  # uid 5
-    slots[8] = &count  # uid 6
-    slots[9] = &steps  # uid 7
-    slots[10] = &rate  # uid 8
+    cdef void** slots = [
+        x, out_0, &alpha, &seed, &in_11, &beta, &shift, &bias, &count, &steps, &rate,
+    ]
     return execute_plan(_graph, slots, workspace, stream)
 
 
 def execute(
-    x_ptr,
-    out_0_ptr,
-    alpha,
-    seed,
-    in_11,
-    beta=0.125,
-    shift=1.0,
-    bias=float("nan"),
-    count=1099511627776,
-    steps=-3,
-    rate=0.1,
-    workspace_ptr=0,
-    stream=0,
+    x_ptr, out_0_ptr, alpha, seed, in_11, beta=0.125, shift=1.0, bias=float("nan"),
+    count=1099511627776, steps=-3, rate=0.1, workspace_ptr=0, stream=0,
 ):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* x = address(x_ptr, "x_ptr")
-    cdef void* out_0 = address(out_0_ptr, "out_0_ptr")
-    cdef float _alpha = float32(alpha, "alpha")
-    cdef int64_t _seed = int64(seed, "seed")
-    cdef uint16_t _in_11 = float16(in_11, "in_11")
-    cdef float _beta = float32(beta, "beta")
-    cdef uint16_t _shift = float16(shift, "shift")
-    cdef uint16_t _bias = bfloat16(bias, "bias")
-    cdef int64_t _count = int64(count, "count")
-    cdef int32_t _steps = int32(steps, "steps")
-    cdef double _rate = float64(rate, "rate")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        x,
-        out_0,
-        _alpha,
-        _seed,
-        _in_11,
-        _beta,
-        _shift,
-        _bias,
-        _count,
-        _steps,
-        _rate,
-        workspace,
-        queue,
+        address(x_ptr, "x_ptr"), address(out_0_ptr, "out_0_ptr"), float32(alpha, "alpha"),
+        int64(seed, "seed"), float16(in_11, "in_11"), float32(beta, "beta"),
+        float16(shift, "shift"), bfloat16(bias, "bias"), int64(count, "count"),
+        int32(steps, "steps"), float64(rate, "rate"), address(workspace_ptr, "workspace_ptr"),
+        address(stream, "stream"),
     )
 
 
 def run(
-    x,
-    out_0=None,
-    *,
-    alpha,
-    seed,
-    in_11,
-    beta=0.125,
-    shift=1.0,
-    bias=float("nan"),
-    count=1099511627776,
-    steps=-3,
-    rate=0.1,
-    workspace=None,
-    stream=None,
-    check=True,
+    x, out_0=None, *, alpha, seed, in_11, beta=0.125, shift=1.0, bias=float("nan"),
+    count=1099511627776, steps=-3, rate=0.1, workspace=None, stream=None, check=True,
 ):
-    """Enqueue the graph on tensors, each of them checked first.
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    x: input, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    out_0: output, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    alpha: scalar, FLOAT, required
-    seed: scalar, INT64, required
-    in_11: scalar, HALF, required
-    beta: scalar, FLOAT, default 0.125
-    shift: scalar, HALF, default 1.0
-    bias: scalar, BFLOAT16, default nan
-    count: scalar, INT64, default 1099511627776
-    steps: scalar, INT32, default -3
-    rate: scalar, DOUBLE, default 0.1
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns out_0: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
     cdef float _alpha = float32(alpha, "alpha")
     cdef int64_t _seed = int64(seed, "seed")
@@ -194,10 +101,8 @@ def run(
     cdef int64_t _count = int64(count, "count")
     cdef int32_t _steps = int32(steps, "steps")
     cdef double _rate = float64(rate, "rate")
-    cdef PyObject* given[2]
+    cdef PyObject** given = [<PyObject*>x, <PyObject*>out_0]
     cdef void* slots[11]
-    given[0] = <PyObject*>x
-    given[1] = <PyObject*>out_0
     slots[2] = &_alpha  # uid 2
     slots[3] = &_seed  # uid 9
     slots[4] = &_in_11  # uid 11
@@ -210,98 +115,147 @@ def run(
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"IN_0":0,"IN_1":1,"IN_1'
-    b'0":10,"IN_11":11,"IN_2":2,"IN_3":3,"IN_4":4,"IN_5":5,"IN_6":6,"IN_7":7,"IN_8":8,"IN_9":9}'
-    b',"mode":"MUL","name":"mul","outputs":{"OUT_0":20},"tag":"POINTWISE"}],"tensors":[{"data_t'
-    b'ype":"BFLOAT16","dim":[2,4],"name":"x","stride":[4,1],"uid":0},{"data_type":"FLOAT","dim"'
-    b':[1,1],"is_pass_by_value":true,"name":"beta","pass_by_value":{"index":3,"value":"3E000000'
-    b'"},"stride":[1,1],"uid":1},{"data_type":"FLOAT","dim":[1,1],"is_pass_by_value":true,"name'
-    b'":"alpha","stride":[1,1],"uid":2},{"data_type":"HALF","dim":[1,1],"is_pass_by_value":true'
-    b',"name":"shift","pass_by_value":{"index":2,"value":"3F800000"},"stride":[1,1],"uid":3},{"'
-    b'data_type":"FLOAT","dim":[1,1],"is_pass_by_value":true,"name":"tensor_4","pass_by_value":'
-    b'{"index":3,"value":"FF800000"},"stride":[1,1],"uid":4},{"data_type":"BFLOAT16","dim":[1,1'
-    b'],"is_pass_by_value":true,"name":"bias","pass_by_value":{"index":5,"value":"7FC00000"},"s'
-    b'tride":[1,1],"uid":5},{"data_type":"INT64","dim":[1,1],"is_pass_by_value":true,"name":"co'
-    b'unt","pass_by_value":{"index":0,"value":1099511627776},"stride":[1,1],"uid":6},{"data_typ'
-    b'e":"INT32","dim":[1,1],"is_pass_by_value":true,"name":"steps","pass_by_value":{"index":1,'
-    b'"value":-3},"stride":[1,1],"uid":7},{"data_type":"DOUBLE","dim":[1,1],"is_pass_by_value":'
-    b'true,"name":"rate","pass_by_value":{"index":4,"value":0.1},"stride":[1,1],"uid":8},{"data'
-    b'_type":"INT64","dim":[1,1],"is_pass_by_value":true,"name":"seed","stride":[1,1],"uid":9},'
-    b'{"data_type":"INT32","dim":[1,1],"is_pass_by_value":true,"name":"mul::IN_10","pass_by_val'
-    b'ue":{"index":1,"value":7},"stride":[1,1],"uid":10},{"data_type":"HALF","dim":[1,1],"is_pa'
-    b'ss_by_value":true,"name":"tensor_11","stride":[1,1],"uid":11},{"data_type":"BFLOAT16","di'
-    b'm":[2,4],"name":"mul::OUT_0","stride":[4,1],"uid":20}]}'
-)
-_PLANS = ()
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+{'fingerprint': 'b31f54ef1796dbbb55472604bfb582c9',
+ 'names': (),
+ 'places': (),
+ 'graphs': ({'key': (),
+             'fingerprint': 'b31f54ef1796dbbb55472604bfb582c9',
+             'source': 'input.json',
+             'dialect': 'structure v2',
+             'nodes': ('POINTWISE',),
+             'operands': ({'uid': 0,
+                           'argument': 'x_ptr',
+                           'name': 'x',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 20,
+                           'argument': 'out_0_ptr',
+                           'name': 'mul::OUT_0',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 2,
+                           'argument': 'alpha',
+                           'name': 'alpha',
+                           'role': 'scalar',
+                           'data_type': 'FLOAT',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': None},
+                          {'uid': 9,
+                           'argument': 'seed',
+                           'name': 'seed',
+                           'role': 'scalar',
+                           'data_type': 'INT64',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': None},
+                          {'uid': 11,
+                           'argument': 'in_11',
+                           'name': 'tensor_11',
+                           'role': 'scalar',
+                           'data_type': 'HALF',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': None},
+                          {'uid': 1,
+                           'argument': 'beta',
+                           'name': 'beta',
+                           'role': 'scalar',
+                           'data_type': 'FLOAT',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': 0.125},
+                          {'uid': 3,
+                           'argument': 'shift',
+                           'name': 'shift',
+                           'role': 'scalar',
+                           'data_type': 'HALF',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': 1.0},
+                          {'uid': 5,
+                           'argument': 'bias',
+                           'name': 'bias',
+                           'role': 'scalar',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': nan},
+                          {'uid': 6,
+                           'argument': 'count',
+                           'name': 'count',
+                           'role': 'scalar',
+                           'data_type': 'INT64',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': 1099511627776},
+                          {'uid': 7,
+                           'argument': 'steps',
+                           'name': 'steps',
+                           'role': 'scalar',
+                           'data_type': 'INT32',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': -3},
+                          {'uid': 8,
+                           'argument': 'rate',
+                           'name': 'rate',
+                           'role': 'scalar',
+                           'data_type': 'DOUBLE',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': 0.1}),
+             'layouts': (('x', 'plain', -1), ('out_0', 'plain', -1)),
+             'shared': ((1, 0),),
+             'overrides': None,
+             'plans': (),
+             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
+                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
+                          b'nodes":[{"inputs":{"IN_0":0,"IN_1":1,"IN_10":10,"IN_11":11,"IN_2":2,'
+                          b'"IN_3":3,"IN_4":4,"IN_5":5,"IN_6":6,"IN_7":7,"IN_8":8,"IN_9":9},"mod'
+                          b'e":"MUL","name":"mul","outputs":{"OUT_0":20},"tag":"POINTWISE"}],"te'
+                          b'nsors":[{"data_type":"BFLOAT16","dim":[2,4],"name":"x","stride":[4,1'
+                          b'],"uid":0},{"data_type":"FLOAT","dim":[1,1],"is_pass_by_value":true,'
+                          b'"name":"beta","pass_by_value":{"index":3,"value":"3E000000"},"stride'
+                          b'":[1,1],"uid":1},{"data_type":"FLOAT","dim":[1,1],"is_pass_by_value"'
+                          b':true,"name":"alpha","stride":[1,1],"uid":2},{"data_type":"HALF","di'
+                          b'm":[1,1],"is_pass_by_value":true,"name":"shift","pass_by_value":{"in'
+                          b'dex":2,"value":"3F800000"},"stride":[1,1],"uid":3},{"data_type":"FLO'
+                          b'AT","dim":[1,1],"is_pass_by_value":true,"name":"tensor_4","pass_by_v'
+                          b'alue":{"index":3,"value":"FF800000"},"stride":[1,1],"uid":4},{"data_'
+                          b'type":"BFLOAT16","dim":[1,1],"is_pass_by_value":true,"name":"bias","'
+                          b'pass_by_value":{"index":5,"value":"7FC00000"},"stride":[1,1],"uid":5'
+                          b'},{"data_type":"INT64","dim":[1,1],"is_pass_by_value":true,"name":"c'
+                          b'ount","pass_by_value":{"index":0,"value":1099511627776},"stride":[1,'
+                          b'1],"uid":6},{"data_type":"INT32","dim":[1,1],"is_pass_by_value":true'
+                          b',"name":"steps","pass_by_value":{"index":1,"value":-3},"stride":[1,1'
+                          b'],"uid":7},{"data_type":"DOUBLE","dim":[1,1],"is_pass_by_value":true'
+                          b',"name":"rate","pass_by_value":{"index":4,"value":0.1},"stride":[1,1'
+                          b'],"uid":8},{"data_type":"INT64","dim":[1,1],"is_pass_by_value":true,'
+                          b'"name":"seed","stride":[1,1],"uid":9},{"data_type":"INT32","dim":[1,'
+                          b'1],"is_pass_by_value":true,"name":"mul::IN_10","pass_by_value":{"ind'
+                          b'ex":1,"value":7},"stride":[1,1],"uid":10},{"data_type":"HALF","dim":'
+                          b'[1,1],"is_pass_by_value":true,"name":"tensor_11","stride":[1,1],"uid'
+                          b'":11},{"data_type":"BFLOAT16","dim":[2,4],"name":"mul::OUT_0","strid'
+                          b'e":[4,1],"uid":20}]}'},)}
+    )

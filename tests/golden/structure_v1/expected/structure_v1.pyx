@@ -2,222 +2,150 @@
 # Graph 5b7ef2972e2091f66d72328ea8fb7161
 # From input.json
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """CONV_FPROP, POINTWISE x2.
 
-slot  uid  argument   name      role    data type  dim         stride
-0     1    x_ptr      X         input   BFLOAT16   8,64,56,56  200704,1,3584,64
-1     2    w_ptr      W         input   BFLOAT16   64,64,3,3   576,1,192,64
-2     4    b_ptr      B         input   BFLOAT16   1,64,1,1    64,1,1,1
-3     6    out_0_ptr  2::OUT_0  output  BFLOAT16   8,64,56,56  200704,1,3584,64
+slot  uid  argument   role    data type  dim         stride            align  layout  name
+0     1    x_ptr      input   BFLOAT16   8,64,56,56  200704,1,3584,64  16     plain   X
+1     2    w_ptr      input   BFLOAT16   64,64,3,3   576,1,192,64      16     plain   W
+2     4    b_ptr      input   BFLOAT16   1,64,1,1    64,1,1,1          16     plain   B
+3     6    out_0_ptr  output  BFLOAT16   8,64,56,56  200704,1,3584,64  16     plain   2::OUT_0
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "5b7ef2972e2091f66d72328ea8fb7161"
-GRAPH = {
-    "source": "input.json",
-    "dialect": "structure v1",
-    "nodes": ("CONV_FPROP", "POINTWISE", "POINTWISE"),
-    "is_override_shape_enabled": False,
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "x_ptr", "X", "input", "BFLOAT16", (8, 64, 56, 56), (200704, 1, 3584, 64), 16),
-    Operand(2, "w_ptr", "W", "input", "BFLOAT16", (64, 64, 3, 3), (576, 1, 192, 64), 16),
-    Operand(4, "b_ptr", "B", "input", "BFLOAT16", (1, 64, 1, 1), (64, 1, 1, 1), 16),
-    Operand(6, "out_0_ptr", "2::OUT_0", "output", "BFLOAT16", (8, 64, 56, 56), (200704, 1, 3584, 64), 16),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("x", "plain", -1),
-    ("w", "plain", -1),
-    ("b", "plain", -1),
-    ("out_0", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ()
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* x,
-    void* w,
-    void* b,
-    void* out_0,
+    void* x,  # uid 1, input, BFLOAT16
+    void* w,  # uid 2, input, BFLOAT16
+    void* b,  # uid 4, input, BFLOAT16
+    void* out_0,  # uid 6, output, BFLOAT16
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[4]
-    slots[0] = x  # uid 1
-    slots[1] = w  # uid 2
-    slots[2] = b  # uid 4
-    slots[3] = out_0  # uid 6
+    cdef void** slots = [x, w, b, out_0]
     return execute_plan(_graph, slots, workspace, stream)
 
 
-def execute(
-    x_ptr,
-    w_ptr,
-    b_ptr,
-    out_0_ptr,
-    workspace_ptr=0,
-    stream=0,
-):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* x = address(x_ptr, "x_ptr")
-    cdef void* w = address(w_ptr, "w_ptr")
-    cdef void* b = address(b_ptr, "b_ptr")
-    cdef void* out_0 = address(out_0_ptr, "out_0_ptr")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+def execute(x_ptr, w_ptr, b_ptr, out_0_ptr, workspace_ptr=0, stream=0):
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        x,
-        w,
-        b,
-        out_0,
-        workspace,
-        queue,
+        address(x_ptr, "x_ptr"), address(w_ptr, "w_ptr"), address(b_ptr, "b_ptr"),
+        address(out_0_ptr, "out_0_ptr"), address(workspace_ptr, "workspace_ptr"),
+        address(stream, "stream"),
     )
 
 
-def run(
-    x,
-    w,
-    b,
-    out_0=None,
-    *,
-    workspace=None,
-    stream=None,
-    check=True,
-):
-    """Enqueue the graph on tensors, each of them checked first.
+def run(x, w, b, out_0=None, *, workspace=None, stream=None, check=True):
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    x: input, BFLOAT16 [8, 64, 56, 56], strides [200704, 1, 3584, 64], aligned to 16 bytes
-    w: input, BFLOAT16 [64, 64, 3, 3], strides [576, 1, 192, 64], aligned to 16 bytes
-    b: input, BFLOAT16 [1, 64, 1, 1], strides [64, 1, 1, 1], aligned to 16 bytes
-    out_0: output, BFLOAT16 [8, 64, 56, 56], strides [200704, 1, 3584, 64], aligned to 16 bytes
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns out_0: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
-    cdef PyObject* given[4]
+    cdef PyObject** given = [<PyObject*>x, <PyObject*>w, <PyObject*>b, <PyObject*>out_0]
     cdef void* slots[4]
-    given[0] = <PyObject*>x
-    given[1] = <PyObject*>w
-    given[2] = <PyObject*>b
-    given[3] = <PyObject*>out_0
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"compute_data_type":"FLOAT","dila'
-    b'tion":[1,1],"inputs":{"W":2,"X":1},"math_mode":"CROSS_CORRELATION","name":"0","outputs":{'
-    b'"Y":3},"post_padding":[1,1],"pre_padding":[1,1],"stride":[1,1],"tag":"CONV_FPROP"},{"axis'
-    b'":null,"compute_data_type":"FLOAT","elu_alpha":null,"inputs":{"IN_0":3,"IN_1":4},"mode":"'
-    b'ADD","name":"1","outputs":{"OUT_0":5},"relu_lower_clip":null,"relu_lower_clip_slope":null'
-    b',"relu_upper_clip":null,"softplus_beta":null,"swish_beta":null,"tag":"POINTWISE"},{"axis"'
-    b':null,"compute_data_type":"FLOAT","elu_alpha":null,"inputs":{"IN_0":5},"mode":"RELU_FWD",'
-    b'"name":"2","outputs":{"OUT_0":6},"relu_lower_clip":null,"relu_lower_clip_slope":null,"rel'
-    b'u_upper_clip":null,"softplus_beta":null,"swish_beta":null,"tag":"POINTWISE"}],"tensors":['
-    b'{"data_type":"BFLOAT16","dim":[8,64,56,56],"name":"X","stride":[200704,1,3584,64],"uid":1'
-    b'},{"data_type":"BFLOAT16","dim":[64,64,3,3],"name":"W","stride":[576,1,192,64],"uid":2},{'
-    b'"data_type":"FLOAT","dim":[8,64,56,56],"is_virtual":true,"name":"0::Y","stride":[200704,1'
-    b',3584,64],"uid":3},{"data_type":"BFLOAT16","dim":[1,64,1,1],"name":"B","stride":[64,1,1,1'
-    b'],"uid":4},{"data_type":"FLOAT","dim":[8,64,56,56],"is_virtual":true,"name":"1::OUT_0","s'
-    b'tride":[200704,1,3584,64],"uid":5},{"data_type":"BFLOAT16","dim":[8,64,56,56],"name":"2::'
-    b'OUT_0","stride":[200704,1,3584,64],"uid":6}]}'
-)
-_PLANS = ()
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+{'fingerprint': '5b7ef2972e2091f66d72328ea8fb7161',
+ 'names': (),
+ 'places': (),
+ 'graphs': ({'key': (),
+             'fingerprint': '5b7ef2972e2091f66d72328ea8fb7161',
+             'source': 'input.json',
+             'dialect': 'structure v1',
+             'nodes': ('CONV_FPROP', 'POINTWISE', 'POINTWISE'),
+             'operands': ({'uid': 1,
+                           'argument': 'x_ptr',
+                           'name': 'X',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (8, 64, 56, 56),
+                           'stride': (200704, 1, 3584, 64),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 2,
+                           'argument': 'w_ptr',
+                           'name': 'W',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (64, 64, 3, 3),
+                           'stride': (576, 1, 192, 64),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 4,
+                           'argument': 'b_ptr',
+                           'name': 'B',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 64, 1, 1),
+                           'stride': (64, 1, 1, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 6,
+                           'argument': 'out_0_ptr',
+                           'name': '2::OUT_0',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (8, 64, 56, 56),
+                           'stride': (200704, 1, 3584, 64),
+                           'alignment': 16,
+                           'default': None}),
+             'layouts': (('x', 'plain', -1),
+                         ('w', 'plain', -1),
+                         ('b', 'plain', -1),
+                         ('out_0', 'plain', -1)),
+             'shared': (),
+             'overrides': None,
+             'plans': (),
+             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
+                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
+                          b'nodes":[{"compute_data_type":"FLOAT","dilation":[1,1],"inputs":{"W":'
+                          b'2,"X":1},"math_mode":"CROSS_CORRELATION","name":"0","outputs":{"Y":3'
+                          b'},"post_padding":[1,1],"pre_padding":[1,1],"stride":[1,1],"tag":"CON'
+                          b'V_FPROP"},{"axis":null,"compute_data_type":"FLOAT","elu_alpha":null,'
+                          b'"inputs":{"IN_0":3,"IN_1":4},"mode":"ADD","name":"1","outputs":{"OUT'
+                          b'_0":5},"relu_lower_clip":null,"relu_lower_clip_slope":null,"relu_upp'
+                          b'er_clip":null,"softplus_beta":null,"swish_beta":null,"tag":"POINTWIS'
+                          b'E"},{"axis":null,"compute_data_type":"FLOAT","elu_alpha":null,"input'
+                          b's":{"IN_0":5},"mode":"RELU_FWD","name":"2","outputs":{"OUT_0":6},"re'
+                          b'lu_lower_clip":null,"relu_lower_clip_slope":null,"relu_upper_clip":n'
+                          b'ull,"softplus_beta":null,"swish_beta":null,"tag":"POINTWISE"}],"tens'
+                          b'ors":[{"data_type":"BFLOAT16","dim":[8,64,56,56],"name":"X","stride"'
+                          b':[200704,1,3584,64],"uid":1},{"data_type":"BFLOAT16","dim":[64,64,3,'
+                          b'3],"name":"W","stride":[576,1,192,64],"uid":2},{"data_type":"FLOAT",'
+                          b'"dim":[8,64,56,56],"is_virtual":true,"name":"0::Y","stride":[200704,'
+                          b'1,3584,64],"uid":3},{"data_type":"BFLOAT16","dim":[1,64,1,1],"name":'
+                          b'"B","stride":[64,1,1,1],"uid":4},{"data_type":"FLOAT","dim":[8,64,56'
+                          b',56],"is_virtual":true,"name":"1::OUT_0","stride":[200704,1,3584,64]'
+                          b',"uid":5},{"data_type":"BFLOAT16","dim":[8,64,56,56],"name":"2::OUT_'
+                          b'0","stride":[200704,1,3584,64],"uid":6}]}'},)}
+    )

@@ -2,200 +2,120 @@
 # Graph cdff930f146528c45f115d8d6c2c1c81
 # From backward_dgrad.json
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """CONV_DGRAD.
 
-slot  uid  argument  name  role    data type  dim       stride
-0     1    dy_ptr          input   HALF       4,16,6,6  576,1,96,16
-1     2    w_ptr           input   HALF       16,8,3,3  72,1,24,8
-2     3    dx_ptr    ::DX  output  HALF       4,8,6,6   288,1,48,8
+slot  uid  argument  role    data type  dim       stride       align  layout  name
+0     1    dy_ptr    input   HALF       4,16,6,6  576,1,96,16  16     plain
+1     2    w_ptr     input   HALF       16,8,3,3  72,1,24,8    16     plain
+2     3    dx_ptr    output  HALF       4,8,6,6   288,1,48,8   16     plain   ::DX
 
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "cdff930f146528c45f115d8d6c2c1c81"
-GRAPH = {
-    "source": "backward_dgrad.json",
-    "dialect": "structure v2",
-    "nodes": ("CONV_DGRAD",),
-    "is_override_shape_enabled": False,
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "dy_ptr", "", "input", "HALF", (4, 16, 6, 6), (576, 1, 96, 16), 16),
-    Operand(2, "w_ptr", "", "input", "HALF", (16, 8, 3, 3), (72, 1, 24, 8), 16),
-    Operand(3, "dx_ptr", "::DX", "output", "HALF", (4, 8, 6, 6), (288, 1, 48, 8), 16),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("dy", "plain", -1),
-    ("w", "plain", -1),
-    ("dx", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ()
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* dy,
-    void* w,
-    void* dx,
+    void* dy,  # uid 1, input, HALF
+    void* w,  # uid 2, input, HALF
+    void* dx,  # uid 3, output, HALF
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[3]
-    slots[0] = dy  # uid 1
-    slots[1] = w  # uid 2
-    slots[2] = dx  # uid 3
+    cdef void** slots = [dy, w, dx]
     return execute_plan(_graph, slots, workspace, stream)
 
 
-def execute(
-    dy_ptr,
-    w_ptr,
-    dx_ptr,
-    workspace_ptr=0,
-    stream=0,
-):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* dy = address(dy_ptr, "dy_ptr")
-    cdef void* w = address(w_ptr, "w_ptr")
-    cdef void* dx = address(dx_ptr, "dx_ptr")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+def execute(dy_ptr, w_ptr, dx_ptr, workspace_ptr=0, stream=0):
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        dy,
-        w,
-        dx,
-        workspace,
-        queue,
+        address(dy_ptr, "dy_ptr"), address(w_ptr, "w_ptr"), address(dx_ptr, "dx_ptr"),
+        address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
-def run(
-    dy,
-    w,
-    dx=None,
-    *,
-    workspace=None,
-    stream=None,
-    check=True,
-):
-    """Enqueue the graph on tensors, each of them checked first.
+def run(dy, w, dx=None, *, workspace=None, stream=None, check=True):
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    dy: input, HALF [4, 16, 6, 6], strides [576, 1, 96, 16], aligned to 16 bytes
-    w: input, HALF [16, 8, 3, 3], strides [72, 1, 24, 8], aligned to 16 bytes
-    dx: output, HALF [4, 8, 6, 6], strides [288, 1, 48, 8], aligned to 16 bytes
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns dx: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
-    cdef PyObject* given[3]
+    cdef PyObject** given = [<PyObject*>dy, <PyObject*>w, <PyObject*>dx]
     cdef void* slots[3]
-    given[0] = <PyObject*>dy
-    given[1] = <PyObject*>w
-    given[2] = <PyObject*>dx
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"DY":1,"W":2},"name":""'
-    b',"outputs":{"DX":3},"tag":"CONV_DGRAD"}],"tensors":[{"data_type":"HALF","dim":[4,16,6,6],'
-    b'"stride":[576,1,96,16],"uid":1},{"data_type":"HALF","dim":[16,8,3,3],"stride":[72,1,24,8]'
-    b',"uid":2},{"data_type":"HALF","dim":[4,8,6,6],"name":"::DX","stride":[288,1,48,8],"uid":3'
-    b'}]}'
-)
-_PLANS = ()
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+{'fingerprint': 'cdff930f146528c45f115d8d6c2c1c81',
+ 'names': (),
+ 'places': (),
+ 'graphs': ({'key': (),
+             'fingerprint': 'cdff930f146528c45f115d8d6c2c1c81',
+             'source': 'backward_dgrad.json',
+             'dialect': 'structure v2',
+             'nodes': ('CONV_DGRAD',),
+             'operands': ({'uid': 1,
+                           'argument': 'dy_ptr',
+                           'name': '',
+                           'role': 'input',
+                           'data_type': 'HALF',
+                           'dim': (4, 16, 6, 6),
+                           'stride': (576, 1, 96, 16),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 2,
+                           'argument': 'w_ptr',
+                           'name': '',
+                           'role': 'input',
+                           'data_type': 'HALF',
+                           'dim': (16, 8, 3, 3),
+                           'stride': (72, 1, 24, 8),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 3,
+                           'argument': 'dx_ptr',
+                           'name': '::DX',
+                           'role': 'output',
+                           'data_type': 'HALF',
+                           'dim': (4, 8, 6, 6),
+                           'stride': (288, 1, 48, 8),
+                           'alignment': 16,
+                           'default': None}),
+             'layouts': (('dy', 'plain', -1), ('w', 'plain', -1), ('dx', 'plain', -1)),
+             'shared': (),
+             'overrides': None,
+             'plans': (),
+             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
+                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
+                          b'nodes":[{"inputs":{"DY":1,"W":2},"name":"","outputs":{"DX":3},"tag":'
+                          b'"CONV_DGRAD"}],"tensors":[{"data_type":"HALF","dim":[4,16,6,6],"stri'
+                          b'de":[576,1,96,16],"uid":1},{"data_type":"HALF","dim":[16,8,3,3],"str'
+                          b'ide":[72,1,24,8],"uid":2},{"data_type":"HALF","dim":[4,8,6,6],"name"'
+                          b':"::DX","stride":[288,1,48,8],"uid":3}]}'},)}
+    )

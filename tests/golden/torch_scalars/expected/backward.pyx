@@ -2,271 +2,215 @@
 # Graph db0dd507b23b5048d6eb62c978c343d7
 # From backward.json
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """LAYER_NORM_BPROP.
 
-slot  uid  argument  name  role    data type  dim  stride
-0     1    dy_ptr    dy    input   BFLOAT16   2,4  1,2
-1     2    x_ptr     x     input   BFLOAT16   2,4  4,1
-2     3    w_ptr     w     input   BFLOAT16   1,4  4,1
-3     4    mean_ptr  mean  input   FLOAT      2,1  1,1
-4     5    rstd_ptr  rstd  input   FLOAT      2,1  1,1
-5     7    dx_ptr    dx    output  BFLOAT16   2,4  4,1
-6     8    dw_ptr    dw    output  BFLOAT16   1,4  4,1
-7     9    db_ptr    db    output  BFLOAT16   1,4  4,1
-8     6    eps       eps   scalar  FLOAT      1,1  1,1
+slot  uid  argument  role    data type  dim  stride  align  layout  name
+0     1    dy_ptr    input   BFLOAT16   2,4  1,2     16     plain   dy
+1     2    x_ptr     input   BFLOAT16   2,4  4,1     16     plain   x
+2     3    w_ptr     input   BFLOAT16   1,4  4,1     16     plain   w
+3     4    mean_ptr  input   FLOAT      2,1  1,1     16     plain   mean
+4     5    rstd_ptr  input   FLOAT      2,1  1,1     16     plain   rstd
+5     7    dx_ptr    output  BFLOAT16   2,4  4,1     16     plain   dx
+6     8    dw_ptr    output  BFLOAT16   1,4  4,1     16     plain   dw
+7     9    db_ptr    output  BFLOAT16   1,4  4,1     16     plain   db
+8     6    eps       scalar  FLOAT      1,1  1,1     -      -       eps
 
+eps: added to the variance, under the square root.
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag, float32,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag, float32
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "db0dd507b23b5048d6eb62c978c343d7"
-GRAPH = {
-    "source": "backward.json",
-    "dialect": "structure v2",
-    "nodes": ("LAYER_NORM_BPROP",),
-    "is_override_shape_enabled": False,
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "dy_ptr", "dy", "input", "BFLOAT16", (2, 4), (1, 2), 16),
-    Operand(2, "x_ptr", "x", "input", "BFLOAT16", (2, 4), (4, 1), 16),
-    Operand(3, "w_ptr", "w", "input", "BFLOAT16", (1, 4), (4, 1), 16),
-    Operand(4, "mean_ptr", "mean", "input", "FLOAT", (2, 1), (1, 1), 16),
-    Operand(5, "rstd_ptr", "rstd", "input", "FLOAT", (2, 1), (1, 1), 16),
-    Operand(7, "dx_ptr", "dx", "output", "BFLOAT16", (2, 4), (4, 1), 16),
-    Operand(8, "dw_ptr", "dw", "output", "BFLOAT16", (1, 4), (4, 1), 16),
-    Operand(9, "db_ptr", "db", "output", "BFLOAT16", (1, 4), (4, 1), 16),
-    Operand(6, "eps", "eps", "scalar", "FLOAT", (1, 1), (1, 1), 1),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("dy", "plain", -1),
-    ("x", "plain", -1),
-    ("w", "plain", -1),
-    ("mean", "plain", -1),
-    ("rstd", "plain", -1),
-    ("dx", "plain", -1),
-    ("dw", "plain", -1),
-    ("db", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ()
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* dy,
-    void* x,
-    void* w,
-    void* mean,
-    void* rstd,
-    void* dx,
-    void* dw,
-    void* db,
-    float eps,
+    void* dy,  # uid 1, input, BFLOAT16
+    void* x,  # uid 2, input, BFLOAT16
+    void* w,  # uid 3, input, BFLOAT16
+    void* mean,  # uid 4, input, FLOAT
+    void* rstd,  # uid 5, input, FLOAT
+    void* dx,  # uid 7, output, BFLOAT16
+    void* dw,  # uid 8, output, BFLOAT16
+    void* db,  # uid 9, output, BFLOAT16
+    float eps,  # uid 6, scalar, FLOAT
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[9]
-    slots[0] = dy  # uid 1
-    slots[1] = x  # uid 2
-    slots[2] = w  # uid 3
-    slots[3] = mean  # uid 4
-    slots[4] = rstd  # uid 5
-    slots[5] = dx  # uid 7
-    slots[6] = dw  # uid 8
-    slots[7] = db  # uid 9
-    slots[8] = &eps  # uid 6
+    cdef void** slots = [dy, x, w, mean, rstd, dx, dw, db, &eps]
     return execute_plan(_graph, slots, workspace, stream)
 
 
 def execute(
-    dy_ptr,
-    x_ptr,
-    w_ptr,
-    mean_ptr,
-    rstd_ptr,
-    dx_ptr,
-    dw_ptr,
-    db_ptr,
-    eps,
-    workspace_ptr=0,
+    dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, dx_ptr, dw_ptr, db_ptr, eps, workspace_ptr=0,
     stream=0,
 ):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* dy = address(dy_ptr, "dy_ptr")
-    cdef void* x = address(x_ptr, "x_ptr")
-    cdef void* w = address(w_ptr, "w_ptr")
-    cdef void* mean = address(mean_ptr, "mean_ptr")
-    cdef void* rstd = address(rstd_ptr, "rstd_ptr")
-    cdef void* dx = address(dx_ptr, "dx_ptr")
-    cdef void* dw = address(dw_ptr, "dw_ptr")
-    cdef void* db = address(db_ptr, "db_ptr")
-    cdef float _eps = float32(eps, "eps")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        dy,
-        x,
-        w,
-        mean,
-        rstd,
-        dx,
-        dw,
-        db,
-        _eps,
-        workspace,
-        queue,
+        address(dy_ptr, "dy_ptr"), address(x_ptr, "x_ptr"), address(w_ptr, "w_ptr"),
+        address(mean_ptr, "mean_ptr"), address(rstd_ptr, "rstd_ptr"), address(dx_ptr, "dx_ptr"),
+        address(dw_ptr, "dw_ptr"), address(db_ptr, "db_ptr"), float32(eps, "eps"),
+        address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
 def run(
-    dy,
-    x,
-    w,
-    mean,
-    rstd,
-    dx=None,
-    dw=None,
-    db=None,
-    *,
-    eps,
-    workspace=None,
-    stream=None,
+    dy, x, w, mean, rstd, dx=None, dw=None, db=None, *, eps, workspace=None, stream=None,
     check=True,
 ):
-    """Enqueue the graph on tensors, each of them checked first.
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    dy: input, BFLOAT16 [2, 4], strides [1, 2], aligned to 16 bytes
-    x: input, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    w: input, BFLOAT16 [1, 4], strides [4, 1], aligned to 16 bytes
-    mean: input, FLOAT [2, 1], strides [1, 1], aligned to 16 bytes
-    rstd: input, FLOAT [2, 1], strides [1, 1], aligned to 16 bytes
-    dx: output, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    dw: output, BFLOAT16 [1, 4], strides [4, 1], aligned to 16 bytes
-    db: output, BFLOAT16 [1, 4], strides [4, 1], aligned to 16 bytes
-    eps: scalar, FLOAT, required; added to the variance, under the square root
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns dx, dw, db: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
     cdef float _eps = float32(eps, "eps")
-    cdef PyObject* given[8]
+    cdef PyObject** given = [
+        <PyObject*>dy, <PyObject*>x, <PyObject*>w, <PyObject*>mean, <PyObject*>rstd, <PyObject*>dx,
+        <PyObject*>dw, <PyObject*>db,
+    ]
     cdef void* slots[9]
-    given[0] = <PyObject*>dy
-    given[1] = <PyObject*>x
-    given[2] = <PyObject*>w
-    given[3] = <PyObject*>mean
-    given[4] = <PyObject*>rstd
-    given[5] = <PyObject*>dx
-    given[6] = <PyObject*>dw
-    given[7] = <PyObject*>db
     slots[8] = &_eps  # uid 6
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"DY":1,"EPSILON":6,"INV'
-    b'_VARIANCE":5,"MEAN":4,"SCALE":3,"X":2},"name":"","outputs":{"DBIAS":9,"DSCALE":8,"DX":7},'
-    b'"tag":"LAYER_NORM_BPROP"}],"tensors":[{"data_type":"BFLOAT16","dim":[2,4],"name":"dy","st'
-    b'ride":[1,2],"uid":1},{"data_type":"BFLOAT16","dim":[2,4],"name":"x","stride":[4,1],"uid":'
-    b'2},{"data_type":"BFLOAT16","dim":[1,4],"name":"w","stride":[4,1],"uid":3},{"data_type":"F'
-    b'LOAT","dim":[2,1],"name":"mean","stride":[1,1],"uid":4},{"data_type":"FLOAT","dim":[2,1],'
-    b'"name":"rstd","stride":[1,1],"uid":5},{"data_type":"FLOAT","dim":[1,1],"is_pass_by_value"'
-    b':true,"name":"eps","stride":[1,1],"uid":6},{"data_type":"BFLOAT16","dim":[2,4],"name":"dx'
-    b'","stride":[4,1],"uid":7},{"data_type":"BFLOAT16","dim":[1,4],"name":"dw","stride":[4,1],'
-    b'"uid":8},{"data_type":"BFLOAT16","dim":[1,4],"name":"db","stride":[4,1],"uid":9}]}'
-)
-_PLANS = ()
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+{'fingerprint': 'db0dd507b23b5048d6eb62c978c343d7',
+ 'names': (),
+ 'places': (),
+ 'graphs': ({'key': (),
+             'fingerprint': 'db0dd507b23b5048d6eb62c978c343d7',
+             'source': 'backward.json',
+             'dialect': 'structure v2',
+             'nodes': ('LAYER_NORM_BPROP',),
+             'operands': ({'uid': 1,
+                           'argument': 'dy_ptr',
+                           'name': 'dy',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (1, 2),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 2,
+                           'argument': 'x_ptr',
+                           'name': 'x',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 3,
+                           'argument': 'w_ptr',
+                           'name': 'w',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 4,
+                           'argument': 'mean_ptr',
+                           'name': 'mean',
+                           'role': 'input',
+                           'data_type': 'FLOAT',
+                           'dim': (2, 1),
+                           'stride': (1, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 5,
+                           'argument': 'rstd_ptr',
+                           'name': 'rstd',
+                           'role': 'input',
+                           'data_type': 'FLOAT',
+                           'dim': (2, 1),
+                           'stride': (1, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 7,
+                           'argument': 'dx_ptr',
+                           'name': 'dx',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 8,
+                           'argument': 'dw_ptr',
+                           'name': 'dw',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 9,
+                           'argument': 'db_ptr',
+                           'name': 'db',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 6,
+                           'argument': 'eps',
+                           'name': 'eps',
+                           'role': 'scalar',
+                           'data_type': 'FLOAT',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': None}),
+             'layouts': (('dy', 'plain', -1),
+                         ('x', 'plain', -1),
+                         ('w', 'plain', -1),
+                         ('mean', 'plain', -1),
+                         ('rstd', 'plain', -1),
+                         ('dx', 'plain', -1),
+                         ('dw', 'plain', -1),
+                         ('db', 'plain', -1)),
+             'shared': (),
+             'overrides': None,
+             'plans': (),
+             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
+                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
+                          b'nodes":[{"inputs":{"DY":1,"EPSILON":6,"INV_VARIANCE":5,"MEAN":4,"SCA'
+                          b'LE":3,"X":2},"name":"","outputs":{"DBIAS":9,"DSCALE":8,"DX":7},"tag"'
+                          b':"LAYER_NORM_BPROP"}],"tensors":[{"data_type":"BFLOAT16","dim":[2,4]'
+                          b',"name":"dy","stride":[1,2],"uid":1},{"data_type":"BFLOAT16","dim":['
+                          b'2,4],"name":"x","stride":[4,1],"uid":2},{"data_type":"BFLOAT16","dim'
+                          b'":[1,4],"name":"w","stride":[4,1],"uid":3},{"data_type":"FLOAT","dim'
+                          b'":[2,1],"name":"mean","stride":[1,1],"uid":4},{"data_type":"FLOAT","'
+                          b'dim":[2,1],"name":"rstd","stride":[1,1],"uid":5},{"data_type":"FLOAT'
+                          b'","dim":[1,1],"is_pass_by_value":true,"name":"eps","stride":[1,1],"u'
+                          b'id":6},{"data_type":"BFLOAT16","dim":[2,4],"name":"dx","stride":[4,1'
+                          b'],"uid":7},{"data_type":"BFLOAT16","dim":[1,4],"name":"dw","stride":'
+                          b'[4,1],"uid":8},{"data_type":"BFLOAT16","dim":[1,4],"name":"db","stri'
+                          b'de":[4,1],"uid":9}]}'},)}
+    )

@@ -2,248 +2,187 @@
 # Graph 1cf59d0fcc552ffd39f362a18e7d16fd
 # From input.json
 # distutils: language=c++
-# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
+# cython: language_level=3, freethreading_compatible=True
 """LAYER_NORM.
 
-slot  uid  argument  name  role    data type  dim  stride
-0     1    x_ptr     x     input   BFLOAT16   2,4  4,1
-1     5    w_ptr     w     input   BFLOAT16   1,4  4,1
-2     6    b_ptr     b     input   BFLOAT16   1,4  4,1
-3     2    y_ptr     y     output  BFLOAT16   2,4  4,1
-4     3    mean_ptr  mean  output  FLOAT      2,1  1,1
-5     4    rstd_ptr  rstd  output  FLOAT      2,1  1,1
-6     7    eps       eps   scalar  FLOAT      1,1  1,1
+slot  uid  argument  role    data type  dim  stride  align  layout  name
+0     1    x_ptr     input   BFLOAT16   2,4  4,1     16     plain   x
+1     5    w_ptr     input   BFLOAT16   1,4  4,1     16     plain   w
+2     6    b_ptr     input   BFLOAT16   1,4  4,1     16     plain   b
+3     2    y_ptr     output  BFLOAT16   2,4  4,1     16     plain   y
+4     3    mean_ptr  output  FLOAT      2,1  1,1     16     plain   mean
+5     4    rstd_ptr  output  FLOAT      2,1  1,1     16     plain   rstd
+6     7    eps       scalar  FLOAT      1,1  1,1     -      -       eps
 
+eps: added to the variance, under the square root.
 Addresses are device addresses as int; every call is enqueued, none waits for the GPU.
 """
 from cpython.object cimport PyObject
-from cudnn_bindgen.runtime.arguments cimport (
-    address, flag, float32,
-)
-from cudnn_bindgen.runtime.graph cimport (
-    check_abi, close_graph, execute_plan, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, graph_workspace_size, register_graph, replace_plans, set_graph_policy,
-)
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
-from cudnn_bindgen.runtime.metadata import Operand, PlanParts, arguments_by_uid, plan_source
-from cudnn_bindgen.runtime.policy import makes_missing
+from cudnn_bindgen.runtime.arguments cimport address, flag, float32
+from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
+from cudnn_bindgen.runtime.tensors cimport run_tensors
 
-check_abi(2)
+from cudnn_bindgen.runtime.binding import Binding
 
-FINGERPRINT = "1cf59d0fcc552ffd39f362a18e7d16fd"
-GRAPH = {
-    "source": "input.json",
-    "dialect": "structure v2",
-    "nodes": ("LAYER_NORM",),
-    "is_override_shape_enabled": False,
-}
-# uid, argument, name in the graph, role, data type, dim, stride, alignment in bytes, default
-OPERANDS = (
-    Operand(1, "x_ptr", "x", "input", "BFLOAT16", (2, 4), (4, 1), 16),
-    Operand(5, "w_ptr", "w", "input", "BFLOAT16", (1, 4), (4, 1), 16),
-    Operand(6, "b_ptr", "b", "input", "BFLOAT16", (1, 4), (4, 1), 16),
-    Operand(2, "y_ptr", "y", "output", "BFLOAT16", (2, 4), (4, 1), 16),
-    Operand(3, "mean_ptr", "mean", "output", "FLOAT", (2, 1), (1, 1), 16),
-    Operand(4, "rstd_ptr", "rstd", "output", "FLOAT", (2, 1), (1, 1), 16),
-    Operand(7, "eps", "eps", "scalar", "FLOAT", (1, 1), (1, 1), 1, 9.999999747378752e-06),
-)
-# Of each operand: parameter of `run`, what is fixed about its layout, the axis that is not.
-_LAYOUTS = (
-    ("x", "plain", -1),
-    ("w", "plain", -1),
-    ("b", "plain", -1),
-    ("y", "plain", -1),
-    ("mean", "plain", -1),
-    ("rstd", "plain", -1),
-)
-# Slots of an output and of an operand that it may replace in its memory.
-_SHARED = ()
+_binding = Binding(__name__, 3, _data())
+cdef void* _graph = graph_of(_binding)
 
-cdef void* _graph = NULL
+FINGERPRINT = _binding.FINGERPRINT
+GRAPH = _binding.GRAPH
+OPERANDS = _binding.OPERANDS
+execute_uids = _binding.execute_uids
+workspace_size = _binding.workspace_size
+load_plan = _binding.load_plan
+close = _binding.close
+set_checks = _binding.set_checks
+set_launch_policy = _binding.set_launch_policy
+launch_path = _binding.launch_path
+launch_stats = _binding.launch_stats
+launch_nodes = _binding.launch_nodes
+__getattr__ = _binding.attribute
 
 
 cdef int enqueue(
-    void* x,
-    void* w,
-    void* b,
-    void* y,
-    void* mean,
-    void* rstd,
-    float eps,
+    void* x,  # uid 1, input, BFLOAT16
+    void* w,  # uid 5, input, BFLOAT16
+    void* b,  # uid 6, input, BFLOAT16
+    void* y,  # uid 2, output, BFLOAT16
+    void* mean,  # uid 3, output, FLOAT
+    void* rstd,  # uid 4, output, FLOAT
+    float eps,  # uid 7, scalar, FLOAT
     void* workspace,
     void* stream,
 ) except -1 nogil:
-    """Put each argument in its slot and enqueue the graph on `stream`."""
-    cdef void* slots[7]
-    slots[0] = x  # uid 1
-    slots[1] = w  # uid 5
-    slots[2] = b  # uid 6
-    slots[3] = y  # uid 2
-    slots[4] = mean  # uid 3
-    slots[5] = rstd  # uid 4
-    slots[6] = &eps  # uid 7
+    cdef void** slots = [x, w, b, y, mean, rstd, &eps]
     return execute_plan(_graph, slots, workspace, stream)
 
 
 def execute(
-    x_ptr,
-    w_ptr,
-    b_ptr,
-    y_ptr,
-    mean_ptr,
-    rstd_ptr,
-    eps=9.999999747378752e-06,
-    workspace_ptr=0,
+    x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, eps=9.999999747378752e-06, workspace_ptr=0,
     stream=0,
 ):
-    """Enqueue the graph on `stream` (a cudaStream_t as int) of the current device.
-
-    `workspace_ptr` is the address of workspace_size() bytes; 0 takes a block of the runtime's own.
-    """
-    cdef void* x = address(x_ptr, "x_ptr")
-    cdef void* w = address(w_ptr, "w_ptr")
-    cdef void* b = address(b_ptr, "b_ptr")
-    cdef void* y = address(y_ptr, "y_ptr")
-    cdef void* mean = address(mean_ptr, "mean_ptr")
-    cdef void* rstd = address(rstd_ptr, "rstd_ptr")
-    cdef float _eps = float32(eps, "eps")
-    cdef void* workspace = address(workspace_ptr, "workspace_ptr")
-    cdef void* queue = address(stream, "stream")
+    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
-        x,
-        w,
-        b,
-        y,
-        mean,
-        rstd,
-        _eps,
-        workspace,
-        queue,
+        address(x_ptr, "x_ptr"), address(w_ptr, "w_ptr"), address(b_ptr, "b_ptr"),
+        address(y_ptr, "y_ptr"), address(mean_ptr, "mean_ptr"), address(rstd_ptr, "rstd_ptr"),
+        float32(eps, "eps"), address(workspace_ptr, "workspace_ptr"), address(stream, "stream"),
     )
 
 
 def run(
-    x,
-    w,
-    b,
-    y=None,
-    mean=None,
-    rstd=None,
-    *,
-    eps=9.999999747378752e-06,
-    workspace=None,
-    stream=None,
-    check=True,
+    x, w, b, y=None, mean=None, rstd=None, *, eps=9.999999747378752e-06, workspace=None,
+    stream=None, check=True,
 ):
-    """Enqueue the graph on tensors, each of them checked first.
+    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
 
-    x: input, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    w: input, BFLOAT16 [1, 4], strides [4, 1], aligned to 16 bytes
-    b: input, BFLOAT16 [1, 4], strides [4, 1], aligned to 16 bytes
-    y: output, BFLOAT16 [2, 4], strides [4, 1], aligned to 16 bytes
-    mean: output, FLOAT [2, 1], strides [1, 1], aligned to 16 bytes
-    rstd: output, FLOAT [2, 1], strides [1, 1], aligned to 16 bytes
-    eps: scalar, FLOAT, default 9.999999747378752e-06; added to the variance, under the square root
-    workspace: workspace_size() bytes or more; None: a block of the runtime's own
-    stream: a cudaStream_t or a framework's stream; None: the framework's current one
-    check: False: look at nothing but null addresses and alignment
-    Returns y, mean, rstd: what was passed, or made if left out.
+    A stream of None is the framework's current one. `check=False` looks at null addresses and
+    alignment alone.
     """
     cdef float _eps = float32(eps, "eps")
-    cdef PyObject* given[6]
+    cdef PyObject** given = [
+        <PyObject*>x, <PyObject*>w, <PyObject*>b, <PyObject*>y, <PyObject*>mean, <PyObject*>rstd,
+    ]
     cdef void* slots[7]
-    given[0] = <PyObject*>x
-    given[1] = <PyObject*>w
-    given[2] = <PyObject*>b
-    given[3] = <PyObject*>y
-    given[4] = <PyObject*>mean
-    given[5] = <PyObject*>rstd
     slots[6] = &_eps  # uid 7
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-def set_checks(enabled):
-    """Turn the checks of `run` on or off, for all calls of this module."""
-    set_tensor_checks(_graph, flag(enabled, "enabled"))
-
-
-def execute_uids(arguments, workspace_ptr=0, stream=0):
-    """`execute` with a dict from uid to address, or to value for a scalar."""
-    execute(*arguments_by_uid(arguments, OPERANDS), workspace_ptr, stream)
-
-
-def workspace_size():
-    """Bytes of workspace that a call on the current device needs; loads the plan."""
-    return graph_workspace_size(_graph)
-
-
-def load_plan(plan=None, on_missing="refuse"):
-    """Load the plans of a file (bytes or path) of this graph; reopens a closed module.
-
-    A device that none of them is for raises PlanMissingError, or with `on_missing="plan"` gets one
-    that NVIDIA's frontend makes there and that is kept on disk.
-    """
-    is_made = makes_missing(on_missing)
-    plans = _PLANS
-    if plan is not None:
-        from cudnn_bindgen.codegen.bind.plan_file import read_plans
-        plan = plan_source(plan)
-        plans = tuple([PlanParts(**parts) for parts in read_plans(plan, is_made)])
-    make_missing = None
-    if is_made:
-        from cudnn_bindgen.frontend.planning.missing import plan_maker
-        source = _STRUCTURE if plan is None else plan
-        make_missing = plan_maker(source, [operand.uid for operand in OPERANDS])
-    replace_plans(_graph, plans, make_missing)
-
-
-def close():
-    """Wait for calls that are inside the plan, then release it on every device."""
-    close_graph(_graph)
-
-
-def set_launch_policy(policy):
-    """Choose how calls are launched: "auto" (records once proven), "direct" or "record"."""
-    set_graph_policy(_graph, policy)
-
-
-def launch_path():
-    """How the last call was launched: "direct" or "record"."""
-    return graph_launch_path(_graph)
-
-
-def launch_stats():
-    """Counts of calls by launch path, and why a record was refused, if one was."""
-    return graph_launch_stats(_graph)
-
-
-def launch_nodes():
-    """What one call launches on the current device, and whose address each patched word is."""
-    return graph_launch_nodes(_graph)
-
-
-def __getattr__(name):
-    # Not in the file: cuDNN says how much workspace a plan needs once the plan is on a device.
-    if name == "WORKSPACE_SIZE":
-        return graph_workspace_size(_graph)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# The graph, for a plan to be made of. Nothing below is for reading.
-_STRUCTURE = (
-    b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FLOAT","io_data_type":"'
-    b'BFLOAT16","sm_count":-1},"json_version":"2.0","nodes":[{"inputs":{"BIAS":6,"EPSILON":7,"S'
-    b'CALE":5,"X":1},"name":"","outputs":{"INV_VARIANCE":4,"MEAN":3,"Y":2},"tag":"LAYER_NORM"}]'
-    b',"tensors":[{"data_type":"BFLOAT16","dim":[2,4],"name":"x","stride":[4,1],"uid":1},{"data'
-    b'_type":"BFLOAT16","dim":[2,4],"name":"y","stride":[4,1],"uid":2},{"data_type":"FLOAT","di'
-    b'm":[2,1],"name":"mean","stride":[1,1],"uid":3},{"data_type":"FLOAT","dim":[2,1],"name":"r'
-    b'std","stride":[1,1],"uid":4},{"data_type":"BFLOAT16","dim":[1,4],"name":"w","stride":[4,1'
-    b'],"uid":5},{"data_type":"BFLOAT16","dim":[1,4],"name":"b","stride":[4,1],"uid":6},{"data_'
-    b'type":"FLOAT","dim":[1,1],"is_pass_by_value":true,"name":"eps","pass_by_value":{"index":3'
-    b',"value":"3727C5AC"},"stride":[1,1],"uid":7}]}'
-)
-_PLANS = ()
-_graph = register_graph(__name__, FINGERPRINT, OPERANDS, _PLANS)
-register_tensors(_graph, _LAYOUTS, _SHARED)
+# The graph as a structure, and its plans: compressed, not for reading.
+cdef bytes _data():
+    return (
+{'fingerprint': '1cf59d0fcc552ffd39f362a18e7d16fd',
+ 'names': (),
+ 'places': (),
+ 'graphs': ({'key': (),
+             'fingerprint': '1cf59d0fcc552ffd39f362a18e7d16fd',
+             'source': 'input.json',
+             'dialect': 'structure v2',
+             'nodes': ('LAYER_NORM',),
+             'operands': ({'uid': 1,
+                           'argument': 'x_ptr',
+                           'name': 'x',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 5,
+                           'argument': 'w_ptr',
+                           'name': 'w',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 6,
+                           'argument': 'b_ptr',
+                           'name': 'b',
+                           'role': 'input',
+                           'data_type': 'BFLOAT16',
+                           'dim': (1, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 2,
+                           'argument': 'y_ptr',
+                           'name': 'y',
+                           'role': 'output',
+                           'data_type': 'BFLOAT16',
+                           'dim': (2, 4),
+                           'stride': (4, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 3,
+                           'argument': 'mean_ptr',
+                           'name': 'mean',
+                           'role': 'output',
+                           'data_type': 'FLOAT',
+                           'dim': (2, 1),
+                           'stride': (1, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 4,
+                           'argument': 'rstd_ptr',
+                           'name': 'rstd',
+                           'role': 'output',
+                           'data_type': 'FLOAT',
+                           'dim': (2, 1),
+                           'stride': (1, 1),
+                           'alignment': 16,
+                           'default': None},
+                          {'uid': 7,
+                           'argument': 'eps',
+                           'name': 'eps',
+                           'role': 'scalar',
+                           'data_type': 'FLOAT',
+                           'dim': (1, 1),
+                           'stride': (1, 1),
+                           'alignment': 1,
+                           'default': 9.999999747378752e-06}),
+             'layouts': (('x', 'plain', -1),
+                         ('w', 'plain', -1),
+                         ('b', 'plain', -1),
+                         ('y', 'plain', -1),
+                         ('mean', 'plain', -1),
+                         ('rstd', 'plain', -1)),
+             'shared': (),
+             'overrides': None,
+             'plans': (),
+             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
+                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
+                          b'nodes":[{"inputs":{"BIAS":6,"EPSILON":7,"SCALE":5,"X":1},"name":"","'
+                          b'outputs":{"INV_VARIANCE":4,"MEAN":3,"Y":2},"tag":"LAYER_NORM"}],"ten'
+                          b'sors":[{"data_type":"BFLOAT16","dim":[2,4],"name":"x","stride":[4,1]'
+                          b',"uid":1},{"data_type":"BFLOAT16","dim":[2,4],"name":"y","stride":[4'
+                          b',1],"uid":2},{"data_type":"FLOAT","dim":[2,1],"name":"mean","stride"'
+                          b':[1,1],"uid":3},{"data_type":"FLOAT","dim":[2,1],"name":"rstd","stri'
+                          b'de":[1,1],"uid":4},{"data_type":"BFLOAT16","dim":[1,4],"name":"w","s'
+                          b'tride":[4,1],"uid":5},{"data_type":"BFLOAT16","dim":[1,4],"name":"b"'
+                          b',"stride":[4,1],"uid":6},{"data_type":"FLOAT","dim":[1,1],"is_pass_b'
+                          b'y_value":true,"name":"eps","pass_by_value":{"index":3,"value":"3727C'
+                          b'5AC"},"stride":[1,1],"uid":7}]}'},)}
+    )

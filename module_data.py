@@ -1,0 +1,234 @@
+"""What a module is told of its graphs: one record, written by codegen and read by the runtime.
+
+``Binding → ModuleData → pack → text of a module → unpack → runtime``. `load()` hands the record
+over as it is. Plain tuples of numbers, texts and bytes; nothing here knows a file format.
+"""
+
+from __future__ import annotations
+
+import binascii
+import marshal
+import zlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+# What the emitted code and its data were written against; the runtime refuses another number.
+RUNTIME_ABI = 3
+
+
+class Operand(NamedTuple):
+    """One argument of ``execute``, in argument order, which is slot order.
+
+    Attributes
+    ----------
+    uid
+        cuDNN's unique id of the tensor.
+    argument
+        Parameter name: ``q_ptr`` for an address, ``epsilon`` for a scalar.
+    name
+        The tensor's name in the graph file, as it stands there.
+    role
+        ``"input"``, ``"output"`` or ``"scalar"`` (passed by value).
+    data_type
+        cuDNN's name of the element type: ``BFLOAT16``, ``FLOAT``, ``INT64`` ...
+    dim, stride
+        In elements, in the graph's axis order.
+    alignment
+        What the address must be a multiple of, in bytes; 1 for a scalar.
+    default
+        A scalar's default; None if it is required.
+    """
+
+    uid: int
+    argument: str
+    name: str
+    role: str
+    data_type: str
+    dim: tuple[int, ...]
+    stride: tuple[int, ...]
+    alignment: int
+    default: float | int | None = None
+
+
+class PlanParts(NamedTuple):
+    """One plan as the runtime takes it: cuDNN's own text and what the frontend adds around it.
+
+    Attributes
+    ----------
+    fingerprint
+        Of the graph the plan was built for.
+    cudnn_version, sm, sm_count
+        What it was built with: 91900 is 9.19.0, 90 is SM 9.0; a count of 0 is not known.
+    engine
+        Engine and knobs, for people.
+    uids
+        The arguments it binds, ascending.
+    constants
+        ``(uid, bits)``: scalars that lowering added, little-endian.
+    workspace_parts
+        ``(uid, operation, offset, values)``: 0 copies `values` (float32) to the offset before each
+        launch, 1 sets ``int(values[0])`` bytes to zero, 2 is an address only.
+    replacements
+        ``(source, target, offset)``: the target's address is the source's plus `offset` bytes.
+    dropped
+        Arguments that only feed replacements; cuDNN itself does not take them.
+    workspace_size
+        Bytes that the parts above take, before cuDNN's own workspace.
+    text
+        cuDNN's serialized execution plan.
+    alignments
+        ``(uid, bytes)``: what the plan asks of arguments' addresses, where it says so.
+    """
+
+    fingerprint: str
+    cudnn_version: int
+    sm: int
+    sm_count: int
+    engine: str
+    uids: tuple[int, ...]
+    constants: tuple[tuple[int, bytes], ...]
+    workspace_parts: tuple[tuple[int, int, int, tuple[float, ...]], ...]
+    replacements: tuple[tuple[int, int, int], ...]
+    dropped: tuple[int, ...]
+    workspace_size: int
+    text: bytes
+    alignments: tuple[tuple[int, int], ...] = ()
+
+
+class OverrideData(NamedTuple):
+    """What a graph's overrides may be.
+
+    Attributes
+    ----------
+    shapes
+        Of each operand that is an address, in slot order: name, axes, bits of an element.
+    symbols
+        Name; whether strides follow; of each dim that follows it slot, axis and steps.
+    is_unbounded
+        Whether dims may be larger than declared.
+    """
+
+    shapes: tuple[tuple[str, tuple[str, ...], int], ...]
+    symbols: tuple[tuple[str, bool, tuple[tuple[int, int, tuple[tuple[str, int], ...]], ...]], ...]
+    is_unbounded: bool
+
+
+class GraphData(NamedTuple):
+    """One graph.
+
+    Attributes
+    ----------
+    key
+        The numbers that choose it in a family; none for a graph alone.
+    fingerprint
+        The graph's identity.
+    source, dialect, nodes
+        Base name and dialect of its file, and the tags of its nodes.
+    operands
+        In slot order, scalars last.
+    layouts
+        Of each operand that is an address: parameter of ``run``, what is fixed about its layout,
+        the axis that is not.
+    shared
+        Slots of an output and of an operand that it may replace in its memory.
+    overrides
+        None for a graph that takes none.
+    plans
+        Those that came with it.
+    structure
+        What a plan can be made of.
+    """
+
+    key: tuple[int, ...]
+    fingerprint: str
+    source: str
+    dialect: str
+    nodes: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    layouts: tuple[tuple[str, str, int], ...]
+    shared: tuple[tuple[int, int], ...]
+    overrides: OverrideData | None
+    plans: tuple[PlanParts, ...]
+    structure: bytes
+
+    def describe(self) -> dict[str, object]:
+        """Return what a module says of the graph: GRAPH."""
+        described: dict[str, object] = {
+            "source": self.source,
+            "dialect": self.dialect,
+            "nodes": self.nodes,
+            "is_override_shape_enabled": self.overrides is not None,
+        }
+        if self.plans:
+            described["plans"] = tuple(
+                (plan.sm, plan.sm_count, plan.cudnn_version, plan.engine) for plan in self.plans
+            )
+        return described
+
+
+class ModuleData(NamedTuple):
+    """All graphs of a module.
+
+    Attributes
+    ----------
+    fingerprint
+        Of the graph, or of the family.
+    names
+        What the numbers of a family's key are called; none for one graph.
+    places
+        Of each number of the key, slot and axis of the dims that are it.
+    graphs
+        In the order of their keys.
+    """
+
+    fingerprint: str
+    names: tuple[str, ...]
+    places: tuple[tuple[tuple[int, int], ...], ...]
+    graphs: tuple[GraphData, ...]
+
+
+class Member(NamedTuple):
+    """One graph of a module for several.
+
+    Attributes
+    ----------
+    fingerprint, operands, graph
+        What FINGERPRINT, OPERANDS and GRAPH are of a module for this graph alone.
+    """
+
+    fingerprint: str
+    operands: tuple[Operand, ...]
+    graph: Mapping[str, object]
+
+    @property
+    def source(self) -> object:
+        """Base name of the graph file."""
+        return self.graph["source"]
+
+
+def pack(data: ModuleData) -> bytes:
+    """Return `data` as ASCII for `unpack`; the same data may be other text with another zlib."""
+    # Version 0 has no references and no interned texts: both depend on more than the value.
+    packed = zlib.compress(marshal.dumps(_plain(data), 0), 9)
+    return binascii.b2a_base64(packed, newline=False)
+
+
+def unpack(packed: bytes) -> ModuleData:
+    """Return what was packed."""
+    fingerprint, names, places, graphs = marshal.loads(  # noqa: S302
+        zlib.decompress(binascii.a2b_base64(packed))
+    )
+    return ModuleData(fingerprint, names, places, tuple(_graph(*graph) for graph in graphs))
+
+
+def _plain(value: Any) -> Any:
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
+
+
+def _graph(*fields: Any) -> GraphData:
+    graph = GraphData(*fields)
+    return graph._replace(
+        operands=tuple(Operand(*operand) for operand in graph.operands),
+        overrides=graph.overrides and OverrideData(*graph.overrides),
+        plans=tuple(PlanParts(*plan) for plan in graph.plans),
+    )

@@ -1,0 +1,48 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
+from libcpp.vector cimport vector
+
+from cudnn_bindgen.runtime.registered cimport Graph
+
+
+# For the runtime alone: generated modules reach it as a Python object, and its graph by graph_of.
+cdef class Binding:
+    cdef vector[void*] graphs    # in the order of keys; never freed, as C code may call them
+    cdef void* family            # NULL for one graph
+    cdef readonly tuple data     # of each graph: module_data.GraphData
+    cdef Signature keys, executes, runs
+    cdef tuple arguments         # names of execute's, by slot
+    cdef vector[int] scalar_kinds
+    cdef object overrides_class, _execute, _run
+    cdef object __weakref__
+    cdef readonly str __name__
+    cdef readonly str FINGERPRINT
+    cdef readonly object handle  # a capsule, for graph_of
+
+    cdef int enqueue_items(
+        self, PyObject** items, object workspace, object stream, object overrides
+    ) except -1
+    cdef object run_items(
+        self, PyObject** items, object workspace, object stream, bint check, object overrides
+    )
+    cdef int _read_signatures(self, object graph, tuple takes) except -1
+    cdef void* _graph_of(self, str method, tuple key, dict named) except NULL
+    cdef int _index_of(self, tuple plans) except -1
+    cdef int _replace(self, int index, tuple plans, object source) except -1
+    cdef object _only(self)
+    cdef int _read_scalars(
+        self, Graph* graph, PyObject** items, void** slots, uint64_t* scalars
+    ) except -1
+
+
+cdef class Signature:
+    cdef str method
+    cdef tuple names, defaults
+    cdef Py_ssize_t count, positional
+
+    cdef int fill(
+        self, PyObject** given, Py_ssize_t count, PyObject* names, PyObject** values
+    ) except -1
+    cdef Py_ssize_t find(self, PyObject* name) except -2
+    cdef int refuse_missing(self, PyObject** values) except -1
+    cdef tuple read(self, str method, tuple given, dict named)
