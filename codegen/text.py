@@ -14,7 +14,6 @@ from typing import TypeAlias
 _IN_BYTES = {
     byte: f"\\x{byte:02x}" for byte in range(256) if chr(byte) in "\\'" or not 32 <= byte < 127
 }
-_PLAIN = bytes(byte for byte in range(256) if byte not in _IN_BYTES)
 
 Value: TypeAlias = bool | int | float | str | bytes | tuple["Value", ...] | None
 
@@ -78,11 +77,6 @@ def hex_literal(value: bytes) -> str:
 def wrap_bytes(value: bytes, width: int = 92) -> list[str]:
     """Return bytes literals of at most `width` columns that, side by side, mean `value`."""
     return [f"b'{line}'" for line in _cut(value.decode("latin-1").translate(_IN_BYTES), width - 3)]
-
-
-def count_escaped(value: bytes) -> int:
-    """Return how many characters `wrap_bytes` writes for `value`, but for quotes and line ends."""
-    return len(value) + 3 * len(value.translate(None, _PLAIN))
 
 
 def wrap_literal(value: Value, column: int, indent: int = 4, width: int = 100) -> str:

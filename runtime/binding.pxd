@@ -36,13 +36,12 @@ cdef class Binding:
 
 
 cdef class Signature:
-    cdef str method
     cdef tuple names, defaults
     cdef Py_ssize_t count, positional
 
     cdef int fill(
-        self, PyObject** given, Py_ssize_t count, PyObject* names, PyObject** values
+        self, str method, PyObject** given, Py_ssize_t count, PyObject* names, PyObject** values
     ) except -1
     cdef Py_ssize_t find(self, PyObject* name) except -2
-    cdef int refuse_missing(self, PyObject** values) except -1
+    cdef int refuse_missing(self, str method, PyObject** values) except -1
     cdef tuple read(self, str method, tuple given, dict named)

@@ -95,7 +95,7 @@ cdef class Binding:
                 owner = f"{name}[{', '.join([f'{one}={number}' for one, number in pairs])}]"
             self.graphs.push_back(_register(owner, graph))
         takes = () if data.names or data.graphs[0].overrides is None else ("overrides",)
-        self.keys = Signature("", data.names or takes, (None,) * len(takes))
+        self.keys = Signature(data.names or takes, (None,) * len(takes))
         if data.names:
             self.family = register_family(
                 data.names, [graph.key for graph in data.graphs], self.graphs, data.places)
@@ -118,9 +118,8 @@ cdef class Binding:
         given = [_REQUIRED if one.default is None else one.default for one in graph.operands]
         none = (None,) * len(takes)
         self.executes = Signature(
-            "execute", (*self.arguments, "workspace_ptr", "stream", *takes), (*given, 0, 0, *none))
+            (*self.arguments, "workspace_ptr", "stream", *takes), (*given, 0, 0, *none))
         self.runs = Signature(
-            "run",
             (*[name for name, _, _ in graph.layouts], *self.arguments[len(operands):],
              "workspace", "stream", "check", *takes),
             (*[None if one.role == "output" else _REQUIRED for one in operands],
@@ -372,12 +371,10 @@ cdef void* _register(str owner, object graph) except NULL:
     return made
 
 
-cdef object _execute(
-    Binding self, PyObject** given, Py_ssize_t count, PyObject* names
-):
+cdef object _execute(Binding self, PyObject** given, Py_ssize_t count, PyObject* names):
     cdef PyObject* values[MOST_ARGUMENTS]
     cdef Py_ssize_t rest = len(self.arguments)
-    self.executes.fill(given, count, names, values)
+    self.executes.fill("execute", given, count, names, values)
     overrides = <object>values[rest + 2] if self.executes.count > rest + 2 else None
     self.enqueue_items(values, <object>values[rest], <object>values[rest + 1], overrides)
 
@@ -385,7 +382,7 @@ cdef object _execute(
 cdef object _run(Binding self, PyObject** given, Py_ssize_t count, PyObject* names):
     cdef PyObject* values[MOST_ARGUMENTS]
     cdef Py_ssize_t rest = len(self.arguments)
-    self.runs.fill(given, count, names, values)
+    self.runs.fill("run", given, count, names, values)
     overrides = <object>values[rest + 3] if self.runs.count > rest + 3 else None
     return self.run_items(
         values, <object>values[rest], <object>values[rest + 1],
@@ -395,9 +392,8 @@ cdef object _run(Binding self, PyObject** given, Py_ssize_t count, PyObject* nam
 cdef class Signature:
     """Names and defaults of a method's arguments: reads a call as Python would."""
 
-    def __init__(self, method, names, defaults=(), positional=None):
+    def __init__(self, names, defaults=(), positional=None):
         """`defaults` are those of the last names; `positional`: how many need no name."""
-        self.method = method
         # Interned, as the names in a call are: they are mostly the same objects.
         self.names = tuple([intern(name) for name in names])
         self.defaults = (_REQUIRED,) * (len(names) - len(defaults)) + tuple(defaults)
@@ -405,7 +401,7 @@ cdef class Signature:
         self.positional = len(names) if positional is None else positional
 
     cdef int fill(
-        self, PyObject** given, Py_ssize_t count, PyObject* names, PyObject** values
+        self, str method, PyObject** given, Py_ssize_t count, PyObject* names, PyObject** values
     ) except -1:
         """Put the arguments of a call in order, borrowed: `count` by position, then those by name.
 
@@ -414,7 +410,7 @@ cdef class Signature:
         cdef Py_ssize_t index, number
         if count > self.positional:
             raise TypeError(
-                f"{self.method}() takes {self.positional} positional arguments but {count} were "
+                f"{method}() takes {self.positional} positional arguments but {count} were "
                 "given")
         for index in range(count):
             values[index] = given[index]
@@ -425,18 +421,18 @@ cdef class Signature:
                 number = self.find((<PyTupleObject*>names).ob_item[index])
                 if number < 0:
                     raise TypeError(
-                        f"{self.method}() got an unexpected keyword argument "
+                        f"{method}() got an unexpected keyword argument "
                         f"{(<tuple>names)[index]!r}")
                 if values[number] != NULL:
                     raise TypeError(
-                        f"{self.method}() got multiple values for argument "
+                        f"{method}() got multiple values for argument "
                         f"{(<tuple>names)[index]!r}")
                 values[number] = given[count + index]
         for index in range(count, self.count):
             if values[index] == NULL:
                 values[index] = (<PyTupleObject*>self.defaults).ob_item[index]
                 if values[index] == <PyObject*>_REQUIRED:
-                    self.refuse_missing(values)
+                    self.refuse_missing(method, values)
         return 0
 
     cdef Py_ssize_t find(self, PyObject* name) except -2:
@@ -450,30 +446,26 @@ cdef class Signature:
                 return index
         return -1
 
-    cdef int refuse_missing(self, PyObject** values) except -1:
+    cdef int refuse_missing(self, str method, PyObject** values) except -1:
         missing = [
             repr(self.names[index]) for index in range(self.count)
             if values[index] == <PyObject*>_REQUIRED or (
                 values[index] == NULL and self.defaults[index] is _REQUIRED)
         ]
         raise TypeError(
-            f"{self.method}() missing {len(missing)} required argument"
+            f"{method}() missing {len(missing)} required argument"
             f"{'s' if len(missing) > 1 else ''}: {', '.join(missing)}")
 
     cdef tuple read(self, str method, tuple given, dict named):
         """The arguments of a call of `method` in order."""
         cdef PyObject* values[MOST_ARGUMENTS]
-        cdef Signature signature = self
         cdef tuple every = given + tuple(named.values())
         cdef tuple names = tuple(named)
-        if method != self.method:
-            signature = Signature(method, self.names, self.defaults, self.positional)
-        signature.fill(
-            (<PyTupleObject*>every).ob_item, len(given), <PyObject*>names, values)
-        return tuple([<object>values[index] for index in range(signature.count)])
+        self.fill(method, (<PyTupleObject*>every).ob_item, len(given), <PyObject*>names, values)
+        return tuple([<object>values[index] for index in range(self.count)])
 
 
-cdef Signature _NO_ARGUMENTS = Signature("", ())
+cdef Signature _NO_ARGUMENTS = Signature(())
 
 
 cdef object _make_overrides_class(Binding binding, object graph):
@@ -489,7 +481,7 @@ cdef object _make_overrides_class(Binding binding, object graph):
 
 def _setter(int slot, str method, tuple axes):
     cdef Signature signature = Signature(
-        method, (*axes, *[f"stride_{axis}" for axis in axes]), (None,) * len(axes), len(axes))
+        (*axes, *[f"stride_{axis}" for axis in axes]), (None,) * len(axes), len(axes))
 
     def set_operand(self, *dims, **strides):
         values = signature.read(method, dims, strides)
@@ -499,7 +491,7 @@ def _setter(int slot, str method, tuple axes):
 
 
 def _symbol_setter(tuple names):
-    cdef Signature signature = Signature("set", names, (None,) * len(names), 0)
+    cdef Signature signature = Signature(names, (None,) * len(names), 0)
 
     def set_symbols(self, *given, **named):
         override_symbols(self, signature.read("set", given, named))

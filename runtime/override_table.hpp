@@ -111,7 +111,6 @@ struct OverrideTable {
     std::vector<int> outputs;  // slots
     bool is_unbounded = false;
     void* graph = nullptr;  // whose table it is, for messages
-    bool computes_nothing = false;  // as declared
 
     // Call when `shapes` and `symbols` are complete.
     void finish() {
@@ -128,14 +127,9 @@ struct OverrideTable {
                 }
             }
         }
-        computes_nothing = true;
         for (size_t slot = 0; slot < shapes.size(); ++slot) {
-            if (!shapes[slot].is_output) continue;
-            outputs.push_back(static_cast<int>(slot));
-            const auto& dim = shapes[slot].dim;
-            if (std::find(dim.begin(), dim.end(), 0) == dim.end()) computes_nothing = false;
+            if (shapes[slot].is_output) outputs.push_back(static_cast<int>(slot));
         }
-        computes_nothing = computes_nothing && !outputs.empty();
     }
 };
 

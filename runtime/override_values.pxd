@@ -30,7 +30,6 @@ cdef extern from "override_values.hpp" namespace "cudnn_bindgen" nogil:
         vector[OverrideSymbol] symbols
         bool_t is_unbounded
         void* graph
-        bool_t computes_nothing
         void finish()
 
     enum: NOTHING "cudnn_bindgen::Refused::kNothing"

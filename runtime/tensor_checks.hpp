@@ -41,7 +41,6 @@ struct TensorRule {
 struct TensorRules {
     std::vector<TensorRule> operands;
     std::vector<int> outputs;       // their slots, in order
-    bool computes_nothing = false;  // no output has an element, as declared
     std::atomic<bool> is_checked{true};
     void* names = nullptr;  // tuple: each operand's parameter of `run`; kept by tensors.pyx
 

@@ -36,7 +36,6 @@ cdef extern from "tensor_checks.hpp" namespace "cudnn_bindgen" nogil:
     cppclass TensorRules:
         vector[TensorRule] operands
         vector[int] outputs
-        bool_t computes_nothing
         atomic[bool_t] is_checked
         void* names
         void finish()

@@ -54,8 +54,6 @@ cdef int register_tensors(void* graph, tuple layouts, tuple shared) except -1:
     for output, other in shared:
         rules.operands[<int>output].shares.push_back(other)
     rules.finish()
-    outputs = [operand for operand in operands if operand.role == "output"]
-    rules.computes_nothing = bool(outputs) and all(0 in operand.dim for operand in outputs)
     names = tuple([name for name, _, _ in layouts])
     _registered.append(names)
     rules.names = <void*>names
@@ -164,7 +162,7 @@ cdef object _run(
     if workspace is not None:
         owned = [] if owned is None else owned
         memory = read_workspace(&call, workspace, queue, check, &device, &workspace_bytes, owned)
-    computes_nothing = values.computes_nothing() if values != NULL else rules.computes_nothing
+    computes_nothing = values.computes_nothing() if values != NULL else self.computes_nothing
     if not computes_nothing:
         current = execute_on_device(self, slots, values, memory, workspace_bytes, queue, device)
         if current > 0:

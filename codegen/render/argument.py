@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.bind import binding
-from cudnn_bindgen.codegen.text import (
-    literal,
-)
+from cudnn_bindgen.codegen.text import literal
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,7 @@ from cudnn_bindgen.codegen.bind.data import data_of, data_of_family
 from cudnn_bindgen.codegen.bind.family import Family
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.render.view import Module, docstring_row
-from cudnn_bindgen.codegen.text import (
-    align,
-    join_sizes,
-    shorten,
-)
+from cudnn_bindgen.codegen.text import align, join_sizes, shorten
 
 # Of a module's plans and structures, uncompressed; of real ones this has room for hundreds.
 MAX_DATA = 32 * 2**20
