@@ -205,7 +205,7 @@ def compile_floor(directory):
     """Compile floor.c, record_floor.cpp and override_floor.cpp into one ctypes library."""
     here = Path(__file__).parent
     target, object_file = directory / "libfloor.so", directory / "floor.o"
-    runtime = Path(cudnn_bindgen.__file__).parent / "runtime"
+    runtime = Path(cudnn_bindgen.__file__).parent / "runtime" / "cpp"
     options = ["-O2", "-fPIC"]
     subprocess.run(
         ["gcc", *options, "-c", str(here / "floor.c"), "-o", str(object_file)], check=True

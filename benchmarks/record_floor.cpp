@@ -15,7 +15,7 @@ extern "C" int floor_enqueue(void* handle, void* plan, int64_t n, const int64_t*
 
 namespace {
 
-using cudnn_bindgen::GraphDriver;
+using cudnn_bindgen::DriverApi;
 using cudnn_bindgen::LaunchRecord;
 
 struct Work {
@@ -28,7 +28,7 @@ struct Work {
     void* workspace;
 };
 
-GraphDriver driver;
+DriverApi driver;
 std::unique_ptr<LaunchRecord> record;
 std::string reason;
 
@@ -60,7 +60,8 @@ extern "C" const char* record_floor_make(void* handle, void* plan, int64_t count
                                          int64_t operand_count, const int64_t* operands,
                                          void* workspace, void* context, void* stream,
                                          double* ns_out) {
-    if (driver.resolve(dlopen("libcuda.so.1", RTLD_NOW))) return "the driver is too old";
+    driver.resolve(dlopen("libcuda.so.1", RTLD_NOW));
+    if (driver.missing_for_records) return "the driver is too old";
     Work work{handle, plan, count, uids, {pointers, pointers + count},
               {operands, operands + operand_count}, workspace};
     std::vector<void*> addresses;

@@ -102,7 +102,7 @@ def runtime_digest() -> str:
     """Return a digest of the runtime's code that modules contain, as inline functions."""
     runtime = Path(cudnn_bindgen.__file__).parent / "runtime"
     digest = hashlib.sha256()
-    for path in sorted([*runtime.glob("*.pxd"), *runtime.glob("*.hpp")]):
+    for path in sorted([*runtime.glob("*.pxd"), *runtime.glob("cpp/*.hpp")]):
         digest.update(f"{path.name}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -200,7 +200,7 @@ def _compile(source: Path, directory: Path) -> None:
             [str(_cythonize(copy, Path(scratch), source.parent.absolute()))],
             language="c++",
             # Of the headers that a caller's `cimport` of ours may need.
-            include_dirs=[str(Path(cudnn_bindgen.__file__).parent / "runtime")],
+            include_dirs=[str(Path(cudnn_bindgen.__file__).parent / "runtime" / "cpp")],
             # setuptools puts the environment's own before these; the last one counts.
             extra_compile_args=[*FLAGS, *shlex.split(os.environ.get("CXXFLAGS", ""))],
         )

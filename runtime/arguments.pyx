@@ -1,9 +1,9 @@
 # cython: language_level=3, freethreading_compatible=True
 """The rarer ways in which an argument comes, and what is said when it is wrong."""
-import math
 import operator
 import struct
 
+from libc.math cimport isfinite, isinf, isnan
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uintptr_t
 from libc.string cimport memcpy
 
@@ -51,7 +51,7 @@ cdef int64_t convert_int(object value, str argument, int bits) except? -1:
 
 cdef float narrow_float(double value, str argument) except? -1:
     """Infinities and NaN pass; a finite number that a float does not hold is an error."""
-    if math.isfinite(value):
+    if isfinite(value):
         raise OperandError(argument, "a number that a float holds", repr(value))
     return <float>value
 
@@ -71,9 +71,9 @@ cdef uint16_t bfloat16(object value, str argument) except? 0xFFFF:
     cdef float narrow = <float>wide
     cdef uint32_t bits
     memcpy(&bits, &narrow, sizeof(bits))
-    if math.isnan(wide):
+    if isnan(wide):
         return <uint16_t>(bits >> 16 | 0x40)
-    if not math.isinf(wide):
+    if not isinf(wide):
         # Rounding twice could go wrong at ties: mark an inexact float as odd, towards zero, first.
         if narrow != wide:
             if abs(<double>narrow) > abs(wide):

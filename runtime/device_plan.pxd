@@ -1,12 +1,11 @@
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
-from cudnn_bindgen.runtime.driver cimport CUstream
 from cudnn_bindgen.runtime.handle cimport Handle, current_handle
+from cudnn_bindgen.runtime.library cimport CUstream, Failure
 from cudnn_bindgen.runtime.loaded cimport MAX_DEVICES, LoadedPlan
 from cudnn_bindgen.runtime.plan_set cimport DeviceKind, PlanSet
 from cudnn_bindgen.runtime.registered cimport Graph
-from cudnn_bindgen.runtime.status cimport Failure
 
 cdef enum NotChosen:
     NO_PLAN                      # is for the device: `there` is what there are plans for

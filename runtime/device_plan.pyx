@@ -3,18 +3,16 @@
 from cpython.ref cimport PyObject
 from libcpp.vector cimport vector
 
-from cudnn_bindgen.runtime.cudnn cimport CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH
-from cudnn_bindgen.runtime.driver cimport (
-    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, DriverApi,
-)
 from cudnn_bindgen.runtime.handle cimport Handle
-from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
+from cudnn_bindgen.runtime.library cimport (
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH, DriverApi,
+    Failure, check_driver, cudnn_api, driver_api, raise_cudnn,
+)
 from cudnn_bindgen.runtime.loaded cimport MAX_DEVICES, LoadedPlan, check_size, has_sum
 from cudnn_bindgen.runtime.plan cimport Plan, create_plan, destroy_plan
 from cudnn_bindgen.runtime.plan_set cimport DeviceKind, PlanSet, find_plan, kind_of, kinds_of
 from cudnn_bindgen.runtime.registered cimport Graph
-from cudnn_bindgen.runtime.status cimport Failure, check_driver, raise_cudnn
 
 from cudnn_bindgen.runtime.errors import (
     OperandError, PlanMismatchError, PlanMissingError, PlanNotLoadedError,

@@ -1,72 +1,31 @@
-# cython: language_level=3, freethreading_compatible=True
+# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
 """Python objects that hold tensors → DLTensor, without importing any framework.
 
 A type's exchange API is looked up once and its functions then give a DLTensor that borrows from the
 object (about 30 ns). Everything else is slower and puts what it borrows from into `owned`, a list
 that the caller drops after the call, whatever happens: that is all there is to release.
 """
+from array import array
+from itertools import islice
+
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.exc cimport PyErr_SetString
 from cpython.object cimport PyTypeObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t, uintptr_t
 
 from cudnn_bindgen.runtime.arguments cimport address, convert_address
-from cudnn_bindgen.runtime.array_interface cimport read_array_interface
 from cudnn_bindgen.runtime.dlpack cimport (
-    DL_FLAG_READ_ONLY, DL_MAJOR_VERSION, DLManagedTensor, DLManagedTensorVersioned,
-    DLPackExchangeAPI, DLPackExchangeAPIHeader, DLTensor,
+    DL_BFLOAT, DL_BOOL, DL_COMPLEX, DL_CUDA, DL_FLAG_READ_ONLY, DL_FLOAT, DL_INT, DL_MAJOR_VERSION,
+    DL_UINT, DLManagedTensor, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
+    DLTensor,
 )
-from cudnn_bindgen.runtime.tensor_checks cimport (
-    GIVEN_ADDRESS, GIVEN_READ_ONLY, GIVEN_TENSOR, Given,
-)
+from cudnn_bindgen.runtime.tensor_checks cimport GIVEN_ADDRESS, GIVEN_READ_ONLY, GIVEN_TENSOR, Given
 
 from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
 
-cdef extern from * nogil:
-    """
-    #include <atomic>
-    #include <mutex>
-    #include "dlpack.hpp"
-
-    namespace {
-
-    // The types that were seen, never forgotten, so that looking one up takes no lock. A program
-    // has a few: tensors and parameters of one framework. Those beyond are looked up each time.
-    struct KnownTypes {
-        static constexpr int kCapacity = 16;
-        const void* types[kCapacity];
-        const DLPackExchangeAPI* apis[kCapacity];
-        std::atomic<int> count{0};
-        std::mutex adding;
-
-        const DLPackExchangeAPI* find(const void* type) const {
-            const int known = count.load(std::memory_order_acquire);
-            for (int i = 0; i < known; ++i) {
-                if (types[i] == type) return apis[i];
-            }
-            return nullptr;
-        }
-        // Whether it was added: the caller then keeps the type and its API alive.
-        bool add(const void* type, const DLPackExchangeAPI* api) {
-            std::lock_guard<std::mutex> lock(adding);
-            const int known = count.load(std::memory_order_relaxed);
-            if (known == kCapacity || find(type)) return false;
-            types[known] = type;
-            apis[known] = api;
-            count.store(known + 1, std::memory_order_release);
-            return true;
-        }
-    };
-
-    KnownTypes& known_types() {
-        static KnownTypes* const known = new KnownTypes;
-        return *known;
-    }
-
-    }  // namespace
-    """
+cdef extern from "known_types.hpp" namespace "cudnn_bindgen" nogil:
     cppclass KnownTypes:
         const DLPackExchangeAPI* find(const void* type)
         bint add(const void* type, const DLPackExchangeAPI* api)
@@ -79,6 +38,12 @@ cdef extern from "Python.h":
 _MAX_VERSION = (1, 3)
 _LEGACY_STREAM = 1
 _EXPECTED = "a tensor, or a device address as int"
+# typestr's kind → DLDataTypeCode.
+_CODES = {"b": DL_BOOL, "c": DL_COMPLEX, "f": DL_FLOAT, "i": DL_INT, "u": DL_UINT}
+# What NumPy has no type for comes as raw bytes: of two bytes it is bfloat16, of one an FP8 type,
+# which we take as bytes anyway.
+_RAW = {2: (DL_BFLOAT, 16), 1: (DL_UINT, 8)}
+_MAX_RANK = 64
 
 
 cdef class _Managed:
@@ -149,7 +114,7 @@ cdef Given read_other(object item, str argument, void* stream, DLTensor* out, li
         return _read_dlpack(item, argument, stream, out, owned)
     interface = getattr(item, "__cuda_array_interface__", None)
     if interface is not None:
-        return GIVEN_READ_ONLY if read_array_interface(
+        return GIVEN_READ_ONLY if _read_array_interface(
             interface, argument, stream, out, owned) else GIVEN_TENSOR
     data_ptr = getattr(item, "data_ptr", None)
     if callable(data_ptr):
@@ -297,3 +262,87 @@ cdef int _refuse(object item, str argument) except -1:
 cdef int _propagate() except -1:
     """Raise the exception that a C function has set."""
     return -1
+
+
+cdef bint _read_array_interface(
+    object interface, str argument, void* stream, DLTensor* out, list owned
+) except? -1:
+    """Read a `__cuda_array_interface__` of versions 0 to 3, the oldest way to share memory.
+
+    What the dict says of sizes is kept in `owned`. True if the array is read-only.
+    """
+    try:
+        shape = tuple(islice(interface["shape"], _MAX_RANK + 1))
+        code, bits = _data_type(interface["typestr"])
+        data, is_read_only = interface["data"]
+        strides = _strides(shape, interface.get("strides"), bits // 8)
+        memory = array("q", (*shape, *strides, 0))
+        own_stream = interface.get("stream")
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        kind = type(error).__name__
+        raise OperandError(
+            argument, "a complete __cuda_array_interface__",
+            f"{describe(interface)}: {kind} {error}"
+        ) from error
+    _check_stream(own_stream, argument, stream)
+    owned.append(memory)
+    address_of_sizes, _ = memory.buffer_info()
+    cdef int64_t* sizes = <int64_t*><uintptr_t>address_of_sizes
+    out.data = address(data, argument)
+    out.device.device_type = DL_CUDA
+    out.device.device_id = -1  # the interface does not say: nobody can compare it
+    out.ndim = len(shape)
+    out.dtype.code = <uint8_t><int>code
+    out.dtype.bits = <uint8_t><int>bits
+    out.dtype.lanes = 1
+    out.shape = sizes
+    out.strides = sizes + out.ndim
+    out.byte_offset = 0
+    return bool(is_read_only)
+
+
+cdef tuple _data_type(str typestr):
+    order, kind, size = typestr[:1], typestr[1:2], int(typestr[2:])
+    if order == ">":
+        raise ValueError("big-endian")
+    if kind == "V":
+        return _RAW[size]
+    if not 1 <= size <= 16:
+        raise ValueError(f"{size} bytes an element")
+    return _CODES[kind], 8 * size
+
+
+cdef tuple _strides(tuple shape, object given, int size):
+    """Strides in elements, from strides in bytes or from nothing: row-major."""
+    if len(shape) > _MAX_RANK:
+        raise ValueError(f"rank {len(shape)}")
+    if given is None:
+        strides = []
+        following = 1
+        for extent in reversed(shape):
+            strides.append(following)
+            following *= max(1, extent)
+        return tuple(reversed(strides))
+    if len(given) != len(shape):
+        raise ValueError("strides of another rank than shape")
+    for stride in given:
+        if stride % size:
+            raise ValueError(f"strides that are no multiples of {size} bytes")
+    return tuple([stride // size for stride in given])
+
+
+cdef int _check_stream(object producer, str argument, void* stream) except -1:
+    """The array's own stream must be that of the call: nobody would wait for it otherwise."""
+    cdef uintptr_t own = <uintptr_t>stream
+    if producer is None:
+        return 0
+    if not isinstance(producer, int):
+        raise OperandTypeError(
+            argument, "None or an int as the stream of its array interface", describe(producer))
+    if producer == (own or _LEGACY_STREAM):
+        return 0
+    raise OperandError(
+        argument,
+        f"an array whose work is on stream {own or _LEGACY_STREAM}, that of the call",
+        f"one on stream {describe(producer)}: pass that one as `stream`, or wait for it",
+    )

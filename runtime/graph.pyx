@@ -9,25 +9,21 @@ from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from libc.stdint cimport int64_t, uintptr_t
 
 from cudnn_bindgen.runtime.calls cimport enter_call, leave_call, wait_for_calls
-from cudnn_bindgen.runtime.capture cimport CAPTURING, NOT_CAPTURING, capture_state
 from cudnn_bindgen.runtime.described cimport describe_graph
 from cudnn_bindgen.runtime.device_plan cimport chosen_plan, handle_of_call
-from cudnn_bindgen.runtime.driver cimport CUstream
-from cudnn_bindgen.runtime.handle cimport Handle
-from cudnn_bindgen.runtime.launch cimport launch_loaded
-from cudnn_bindgen.runtime.library cimport driver_api, is_forked
+from cudnn_bindgen.runtime.handle cimport WORKSPACE_ALIGNMENT, Handle, Obstacle, Stop, held_block
+from cudnn_bindgen.runtime.launch cimport check_strides, launch_loaded, needed_size, overcome
+from cudnn_bindgen.runtime.library cimport (
+    CAPTURING, NOT_CAPTURING, CUstream, Failure, capture_state, driver_api, is_forked, raise_cudnn,
+)
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, destroy_unneeded_plans, keep_for_capture
 from cudnn_bindgen.runtime.missing_plan cimport choose_first
-from cudnn_bindgen.runtime.obstacle cimport Obstacle, Stop, overcome
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
-from cudnn_bindgen.runtime.overridden cimport check_strides, needed_size
 from cudnn_bindgen.runtime.plan cimport Plan
 from cudnn_bindgen.runtime.plan_set cimport PlanSet, load_set, unload_set
 from cudnn_bindgen.runtime.record cimport POLICY_RECORD
-from cudnn_bindgen.runtime.refusals cimport refuse_address
 from cudnn_bindgen.runtime.registered cimport Graph
-from cudnn_bindgen.runtime.status cimport Failure, raise_cudnn
-from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT, held_block
+from cudnn_bindgen.runtime.tensor_checks cimport refuse_address
 
 from cudnn_bindgen.module_data import RUNTIME_ABI
 from cudnn_bindgen.runtime.errors import PlanNotLoadedError, RuntimeAbiError

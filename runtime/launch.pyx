@@ -1,30 +1,79 @@
 # cython: language_level=3, freethreading_compatible=True
-"""One launch of a loaded plan: through its launch record, or direct."""
+"""One launch of a loaded plan: through its launch record, or direct.
+
+Also what a plan says to a call's overrides (alignment of strides, the workspace they need), and
+what comes of a call that stopped. Inside the plans no Python code may run (calls.pxd): a call says
+there what it lacks, `overcome` provides it or raises what is wrong, and the call begins again.
+"""
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+from libcpp.atomic cimport atomic
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from cudnn_bindgen.runtime.cudnn cimport CUDNN_STATUS_SUCCESS
-from cudnn_bindgen.runtime.driver cimport (
-    CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUDA_SUCCESS, CUstream,
+from cudnn_bindgen.runtime.handle cimport Handle, Obstacle, Stop, no_stream, take_block, use_stream
+from cudnn_bindgen.runtime.library cimport (
+    CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUDA_SUCCESS, CUDNN_STATUS_SUCCESS, CUstream,
+    DriverApi, Failure, check_driver, cudnn_api, driver_api, raise_cudnn,
 )
-from cudnn_bindgen.runtime.handle cimport Handle, no_stream, use_stream
-from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
-from cudnn_bindgen.runtime.loaded cimport LoadedPlan, fill_pack, prepare_workspace
-from cudnn_bindgen.runtime.obstacle cimport Stop
+from cudnn_bindgen.runtime.loaded cimport (
+    LoadedPlan, check_size, fill_pack, has_sum, prepare_workspace,
+)
+from cudnn_bindgen.runtime.missing_plan cimport provide_plan
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
-from cudnn_bindgen.runtime.plan cimport Plan, launch_plan
+from cudnn_bindgen.runtime.plan cimport Plan, ask_workspace_size, launch_plan
 from cudnn_bindgen.runtime.record cimport (
-    LEAVES_STREAM, POLICY_DIRECT, STREAM_UNKNOWN, NodeDescription, RecordedCall,
-    describe_launch, find_stream_use, launch_recorded,
+    LEAVES_STREAM, POLICY_DIRECT, STREAM_UNKNOWN, LaunchCounts, NodeDescription, PlanRecords,
+    RecordStore,
 )
 from cudnn_bindgen.runtime.registered cimport Graph
-from cudnn_bindgen.runtime.status cimport Failure
+
+from cudnn_bindgen.runtime.errors import CudnnError, OperandError, StreamError
+
+cdef extern from "launch_policy.hpp" namespace "cudnn_bindgen" nogil:
+    ctypedef int (*LaunchFunction)(void* what, void* const* addresses, void* stream) noexcept
+    ctypedef size_t (*LargestFunction)(void* what) noexcept
+
+    cppclass Recordable:
+        LaunchFunction launch
+        LargestFunction largest
+        void* what
+        void* context
+        int device
+        void* stream
+        void* const* addresses
+        const uint64_t* alignments
+        size_t count
+
+    cppclass CallKey:
+        const char* scalars
+        size_t scalar_bytes
+        const char* shapes
+        size_t shape_bytes
+        uint64_t shape_hash
+
+    cppclass RecordedCall:
+        const DriverApi* driver
+        uint64_t plan
+        PlanRecords* records
+        atomic[int]* stream_use
+        int policy
+        Recordable work
+        CallKey key
+        size_t capacity
+
+    bint launch_recorded(RecordStore*& store, const RecordedCall& call, LaunchCounts& counts)
+    void find_stream_use(const RecordedCall& call)
+
+cdef extern from "launch_description.hpp" namespace "cudnn_bindgen" nogil:
+    # Learns what a call launches; returns why it cannot, or an empty string.
+    string describe_launch(const RecordedCall& call, vector[NodeDescription]& nodes)
 
 cdef enum:
     STACK_SLOTS = 64             # a larger graph takes one malloc a call
+    # The frontend asks from here on (graph_interface.h); the function may be in older libraries.
+    SIZE_SINCE = 92300
 
 
 # One call and the memory that it assembles in; lives on its stack.
@@ -193,6 +242,7 @@ cdef void _as_recorded(Call* call, CUstream stream, RecordedCall* recorded) noex
         width = graph.scalar_bytes[scalar]
         memcpy(call.scalars + used, call.slots[graph.operands + scalar], width)
         used += width
+    recorded.driver = call.handle.driver
     recorded.plan = call.loaded.id
     recorded.records = &call.loaded.records
     recorded.stream_use = &call.plan.stream_use
@@ -256,3 +306,120 @@ cdef int _launch_for_record(void* what, void* const* addresses, void* stream) no
         status = _enqueue(call, slots, workspace, stream, &failure)
     free(slots)
     return status
+
+
+cdef Stop check_strides(
+    Graph* graph, const LoadedPlan* loaded, OverrideValues* overrides, Obstacle* obstacle
+) noexcept nogil:
+    """Find a stride that breaks an alignment the plan counts on, as the frontend does.
+
+    Each axis counts that has more than one element and a stride other than 1 (node_interface.h,
+    misaligned_stride_dimension). Asked once for each value.
+    """
+    cdef size_t index
+    cdef int slot, axis
+    cdef int64_t bits
+    if overrides.checked_for == loaded.id:
+        return Stop.NOWHERE
+    for index in range(loaded.aligned.size()):
+        slot = loaded.aligned[index].slot
+        if slot >= graph.operands or not overrides.has(slot):
+            continue
+        bits = graph.overrides.shapes[slot].bits
+        for axis in range(<int>overrides.dim(slot).size()):
+            if overrides.dim(slot)[axis] <= 1 or overrides.stride(slot)[axis] == 1:
+                continue
+            if overrides.stride(slot)[axis] * bits % (8 * loaded.aligned[index].alignment):
+                obstacle.slot = slot
+                obstacle.axis = axis
+                obstacle.alignment = loaded.aligned[index].alignment
+                return Stop.AT_STRIDE
+    overrides.checked_for = loaded.id
+    return Stop.NOWHERE
+
+
+cdef Stop overridden_size(
+    LoadedPlan* loaded, Handle* handle, const Plan* plan, OverrideValues* overrides,
+    Obstacle* obstacle
+) noexcept nogil:
+    """Find the bytes of workspace for a call; asks cuDNN once for each value, 9.23 and newer."""
+    cdef int64_t size = 0
+    if overrides.sized_for == loaded.id and overrides.sized_on == handle.device:
+        obstacle.size = overrides.workspace_size
+        return Stop.NOWHERE
+    if cudnn_api().get_plan_workspace_size == NULL or cudnn_api().get_version() < SIZE_SINCE:
+        size = plan.workspace_size
+    elif not loaded.sizes.find(handle.device, overrides[0], &size):
+        if ask_workspace_size(
+                cudnn_api(), handle, plan, overrides, &size, &obstacle.failure) < 0:
+            return Stop.AT_FAILURE
+        if not has_sum(loaded, size):
+            obstacle.frontend_size = loaded.frontend_workspace
+            obstacle.size = size
+            return Stop.AT_LARGE_WORKSPACE
+        loaded.sizes.keep(handle.device, overrides[0], size)
+    obstacle.size = overrides.workspace_size = loaded.frontend_workspace + size
+    overrides.sized_for = loaded.id
+    overrides.sized_on = handle.device
+    return Stop.NOWHERE
+
+
+cdef int _raise_overridden(
+    Failure* failure, Graph* graph, const OverrideValues* overrides
+) except -1:
+    """Raise what cuDNN said, with the values that were asked of it."""
+    try:
+        return raise_cudnn(failure.call, failure.status, graph.owner)
+    except CudnnError as error:
+        error.add_overrides(describe_values(graph, overrides))
+        raise
+
+
+cdef str describe_values(Graph* graph, const OverrideValues* overrides):
+    """`q=((2, 8), (8, 1)), ...`: dims and strides of what is overridden."""
+    return ", ".join([
+        f"{(<tuple>graph.override_shapes)[slot][0]}="
+        f"({tuple(overrides.dim(slot))}, {tuple(overrides.stride(slot))})"
+        for slot in range(graph.operands)
+        if overrides.has(slot)
+    ])
+
+
+cdef int _refuse_stride(
+    Graph* graph, const OverrideValues* overrides, const Obstacle* obstacle
+) except -1:
+    """Raise what check_strides has found."""
+    name, axes, _ = (<tuple>graph.override_shapes)[obstacle.slot]
+    raise OperandError(
+        f"{name}.{axes[obstacle.axis]}",
+        f"a stride of a multiple of {obstacle.alignment} bytes",
+        f"{overrides.stride(obstacle.slot)[obstacle.axis]} elements",
+    )
+
+
+cdef int overcome(
+    Graph* self, Stop stop, Obstacle* obstacle, OverrideValues* overrides,
+    int64_t workspace_bytes, CUstream stream
+) except -1:
+    """Provide what a call lacked, which begins again then, or raise what was wrong."""
+    if stop == Stop.AT_PLAN:
+        return provide_plan(self, stream)
+    if stop == Stop.AT_WORKSPACE:
+        return take_block(stream, obstacle.size, self.owner)
+    if stop == Stop.AT_SMALL_WORKSPACE:
+        raise OperandError(
+            "workspace", f"at least {obstacle.size} bytes", f"{workspace_bytes} bytes")
+    if stop == Stop.AT_LARGE_WORKSPACE:
+        return check_size(
+            (<tuple>self.owner)[0], obstacle.frontend_size + <object>obstacle.size)
+    if stop == Stop.AT_STREAM or stop == Stop.AT_CAPTURE:
+        raise StreamError((<tuple>self.owner)[0], stop == Stop.AT_CAPTURE)
+    if stop == Stop.AT_STRIDE:
+        return _refuse_stride(self, overrides, obstacle)
+    if obstacle.failure.call == NULL:
+        raise MemoryError
+    if obstacle.failure.of_driver:
+        return check_driver(obstacle.failure.call, obstacle.failure.status)
+    if overrides != NULL:
+        return _raise_overridden(&obstacle.failure, self, overrides)
+    return raise_cudnn(obstacle.failure.call, obstacle.failure.status, self.owner)

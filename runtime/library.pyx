@@ -1,19 +1,18 @@
 # cython: language_level=3, freethreading_compatible=True
 """Finding libcudnn and libcuda at run time, so that nothing of CUDA is needed to build.
 
+Also what a failed call of theirs says: the exception that names it.
+
 The first call that needs a library resolves it, once a process: the one that is loaded already
 (PyTorch loads one, and two cuDNNs in a process do not mix), else the first of LD_LIBRARY_PATH, else
 what cuda-pathfinder finds (site-packages, conda, the loader's path, CUDA_HOME).
 """
 import os
-import threading
+from _thread import RLock  # threading has the same, and takes 2 ms to import
 
 from libcpp.atomic cimport atomic
 
-from cudnn_bindgen.runtime.cudnn cimport CudnnApi
-from cudnn_bindgen.runtime.driver cimport DriverApi
-
-from cudnn_bindgen.runtime.errors import LibraryNotFoundError
+from cudnn_bindgen.runtime.errors import CudnnError, DriverError, LibraryNotFoundError
 
 cdef extern from "<dlfcn.h>" nogil:
     void* dlopen(const char*, int)
@@ -42,7 +41,7 @@ CUDNN = "libcudnn.so.9"
 DRIVER = "libcuda.so.1"
 
 # What runs while a thread looks, a signal handler or a finalizer, may need a library, too.
-_lock = threading.RLock()
+_lock = RLock()
 cdef CudnnApi _cudnn
 cdef DriverApi _driver
 # Set once, after every function pointer of the table is.
@@ -117,10 +116,14 @@ cdef void* _find_cudnn() except NULL:
     )
 
 
-cdef void* _symbol(void* library, bytes name, str what) except NULL:
+cdef object _too_old(str library, const char* function):
+    return LibraryNotFoundError(f"{library} has no {function.decode()}: it is too old")
+
+
+cdef void* _symbol(void* library, const char* name) except NULL:
     cdef void* address = dlsym(library, name)
     if address == NULL:
-        raise LibraryNotFoundError(f"{what} has no {name.decode()}: it is too old")
+        raise _too_old(CUDNN, name)
     return address
 
 
@@ -144,25 +147,25 @@ cdef int _resolve_cudnn() except -1:
     if _cudnn_ready.load() != NULL:
         return 0
     cdef CudnnApi* api = &_cudnn
-    (<void**>&api.get_version)[0] = _symbol(library, b"cudnnGetVersion", CUDNN)
-    (<void**>&api.get_error_string)[0] = _symbol(library, b"cudnnGetErrorString", CUDNN)
-    (<void**>&api.get_last_error_string)[0] = _symbol(library, b"cudnnGetLastErrorString", CUDNN)
-    (<void**>&api.create)[0] = _symbol(library, b"cudnnCreate", CUDNN)
-    (<void**>&api.destroy)[0] = _symbol(library, b"cudnnDestroy", CUDNN)
-    (<void**>&api.set_stream)[0] = _symbol(library, b"cudnnSetStream", CUDNN)
-    (<void**>&api.create_descriptor)[0] = _symbol(library, b"cudnnBackendCreateDescriptor", CUDNN)
-    (<void**>&api.destroy_descriptor)[0] = _symbol(
-        library, b"cudnnBackendDestroyDescriptor", CUDNN)
-    (<void**>&api.set_attribute)[0] = _symbol(library, b"cudnnBackendSetAttribute", CUDNN)
-    (<void**>&api.get_attribute)[0] = _symbol(library, b"cudnnBackendGetAttribute", CUDNN)
-    (<void**>&api.finalize)[0] = _symbol(library, b"cudnnBackendFinalize", CUDNN)
-    (<void**>&api.execute)[0] = _symbol(library, b"cudnnBackendExecute", CUDNN)
+    (<void**>&api.get_version)[0] = _symbol(library, b"cudnnGetVersion")
+    (<void**>&api.get_error_string)[0] = _symbol(library, b"cudnnGetErrorString")
+    (<void**>&api.get_last_error_string)[0] = _symbol(library, b"cudnnGetLastErrorString")
+    (<void**>&api.create)[0] = _symbol(library, b"cudnnCreate")
+    (<void**>&api.destroy)[0] = _symbol(library, b"cudnnDestroy")
+    (<void**>&api.set_stream)[0] = _symbol(library, b"cudnnSetStream")
+    (<void**>&api.create_descriptor)[0] = _symbol(library, b"cudnnBackendCreateDescriptor")
+    (<void**>&api.destroy_descriptor)[0] = _symbol(library, b"cudnnBackendDestroyDescriptor")
+    (<void**>&api.set_attribute)[0] = _symbol(library, b"cudnnBackendSetAttribute")
+    (<void**>&api.get_attribute)[0] = _symbol(library, b"cudnnBackendGetAttribute")
+    (<void**>&api.finalize)[0] = _symbol(library, b"cudnnBackendFinalize")
+    (<void**>&api.execute)[0] = _symbol(library, b"cudnnBackendExecute")
     (<void**>&api.get_plan_workspace_size)[0] = _workspace_query(library)
     _cudnn_ready.store(api)
     return 0
 
 
 cdef int _resolve_driver() except -1:
+    cdef const char* missing
     cdef void* library = _open(DRIVER, 0)
     if _driver_ready.load() != NULL:
         return 0
@@ -171,33 +174,44 @@ cdef int _resolve_driver() except -1:
             f"no NVIDIA driver: {dlerror().decode(errors='replace')}. A generated module can be "
             "built and imported without a GPU, not called"
         )
-    cdef DriverApi* api = &_driver
-    (<void**>&api.init)[0] = _symbol(library, b"cuInit", DRIVER)
-    (<void**>&api.get_error_name)[0] = _symbol(library, b"cuGetErrorName", DRIVER)
-    (<void**>&api.device_get)[0] = _symbol(library, b"cuDeviceGet", DRIVER)
-    (<void**>&api.device_get_attribute)[0] = _symbol(library, b"cuDeviceGetAttribute", DRIVER)
-    (<void**>&api.primary_context_retain)[0] = _symbol(
-        library, b"cuDevicePrimaryCtxRetain", DRIVER)
-    (<void**>&api.context_get_current)[0] = _symbol(library, b"cuCtxGetCurrent", DRIVER)
-    (<void**>&api.context_set_current)[0] = _symbol(library, b"cuCtxSetCurrent", DRIVER)
-    (<void**>&api.context_get_device)[0] = _symbol(library, b"cuCtxGetDevice", DRIVER)
-    (<void**>&api.stream_get_context)[0] = _symbol(library, b"cuStreamGetCtx", DRIVER)
-    (<void**>&api.stream_get_flags)[0] = _symbol(library, b"cuStreamGetFlags", DRIVER)
-    (<void**>&api.user_objects.get_capture_info)[0] = _symbol(
-        library, b"cuStreamGetCaptureInfo_v2", DRIVER)
-    (<void**>&api.user_objects.create)[0] = _symbol(library, b"cuUserObjectCreate", DRIVER)
-    (<void**>&api.user_objects.release)[0] = _symbol(library, b"cuUserObjectRelease", DRIVER)
-    (<void**>&api.user_objects.retain)[0] = _symbol(library, b"cuGraphRetainUserObject", DRIVER)
-    (<void**>&api.stream_is_capturing)[0] = _symbol(library, b"cuStreamIsCapturing", DRIVER)
-    (<void**>&api.stream_get_id)[0] = dlsym(library, b"cuStreamGetId")
-    (<void**>&api.exchange_capture_mode)[0] = _symbol(
-        library, b"cuThreadExchangeStreamCaptureMode", DRIVER)
-    (<void**>&api.memory_allocate)[0] = _symbol(library, b"cuMemAlloc_v2", DRIVER)
-    (<void**>&api.memory_free)[0] = _symbol(library, b"cuMemFree_v2", DRIVER)
-    (<void**>&api.copy_to_device)[0] = _symbol(library, b"cuMemcpyHtoDAsync_v2", DRIVER)
-    (<void**>&api.set_bytes)[0] = _symbol(library, b"cuMemsetD8Async", DRIVER)
+    missing = _driver.resolve(library)
+    if missing != NULL:
+        raise _too_old(DRIVER, missing)
     # Where this fails, as without a GPU, current_handle() tries again and says so.
-    api.init(0)
+    _driver.init(0)
     watch_forks()
-    _driver_ready.store(api)
+    _driver_ready.store(&_driver)
     return 0
+
+
+cdef int check_driver(const char* call, CUresult status) except -1 nogil:
+    """Raise DriverError unless `status` is success."""
+    if status == CUDA_SUCCESS:
+        return 0
+    with gil:
+        raise _driver_error(call, status)
+
+
+cdef int raise_cudnn(const char* call, int status, void* owner) except -1 nogil:
+    """Raise CudnnError for a status that is not success."""
+    with gil:
+        raise _cudnn_error(call, status, <object>owner if owner != NULL else ("", ""))
+
+
+cdef object _driver_error(const char* call, CUresult status):
+    cdef const char* name = NULL
+    cdef const DriverApi* api = driver_api()
+    if api.get_error_name(status, &name) != CUDA_SUCCESS or name == NULL:
+        return DriverError(call.decode(), status, "unknown CUresult")
+    return DriverError(call.decode(), status, name.decode())
+
+
+cdef object _cudnn_error(const char* call, int status, tuple owner):
+    cdef char detail[1024]
+    cdef const CudnnApi* api = cudnn_api()
+    detail[0] = 0
+    api.get_last_error_string(detail, sizeof(detail))
+    detail[sizeof(detail) - 1] = 0
+    said = (<bytes>detail).decode(errors="replace").strip()
+    return CudnnError(
+        call.decode(), status, api.get_error_string(status).decode(), said, *owner)

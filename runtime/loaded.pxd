@@ -2,12 +2,10 @@ from libc.stdint cimport int64_t, uint64_t
 from libcpp.atomic cimport atomic
 from libcpp.vector cimport vector
 
-from cudnn_bindgen.runtime.driver cimport CUstream, DriverApi
-from cudnn_bindgen.runtime.kept cimport Kept
+from cudnn_bindgen.runtime.library cimport CUstream, DriverApi, Failure, Kept
 from cudnn_bindgen.runtime.override_values cimport OverrideSizes
 from cudnn_bindgen.runtime.plan cimport Plan
 from cudnn_bindgen.runtime.record cimport PlanRecords
-from cudnn_bindgen.runtime.status cimport Failure
 
 cdef enum:
     MAX_DEVICES = 64

@@ -10,11 +10,10 @@ from libc.string cimport memcpy
 from libcpp.atomic cimport atomic
 from libcpp.vector cimport vector
 
-from cudnn_bindgen.runtime.driver cimport CUDA_SUCCESS, CUdeviceptr, CUstream, DriverApi
-from cudnn_bindgen.runtime.kept cimport Kept, Unneeded
-from cudnn_bindgen.runtime.library cimport driver_api, is_forked
+from cudnn_bindgen.runtime.library cimport (
+    CUDA_SUCCESS, CUdeviceptr, CUstream, DriverApi, Failure, Kept, Unneeded, driver_api, is_forked,
+)
 from cudnn_bindgen.runtime.plan cimport Plan, destroy_plan
-from cudnn_bindgen.runtime.status cimport Failure
 
 from cudnn_bindgen.runtime.errors import PlanMismatchError, describe
 
@@ -212,7 +211,7 @@ cdef int keep_for_capture(LoadedPlan* loaded, CUstream stream, Failure* failure)
     cdef int status
     # Whoever captures again and again, and closes in between, frees what was captured before.
     destroy_unneeded_plans()
-    status = loaded.held.hold(driver_api().user_objects, stream)
+    status = loaded.held.hold(driver_api()[0], stream)
     if status == CUDA_SUCCESS:
         return 0
     failure[0] = Failure("cuGraphRetainUserObject", status, True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 
 from cudnn_bindgen.runtime.errors import OperandError
 
@@ -57,6 +56,8 @@ def no_plan_error() -> OperandError:
 
 def _one_of(keys: Sequence[Key], got: Key | None) -> str:
     if got is not None:
+        from fractions import Fraction  # takes 2 ms
+
         # Numbers of a key may be of different size: a step of a batch is not one of a length.
         scales = [max(1, *map(abs, column)) for column in zip(*keys, strict=True)]
         keys = sorted(

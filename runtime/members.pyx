@@ -3,10 +3,9 @@
 from libc.stdint cimport int64_t
 
 from cudnn_bindgen.runtime.members cimport MOST_NUMBERS, Family, Fit, Members
-from cudnn_bindgen.runtime.refusals cimport refuse_tensor
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.tensor_checks cimport (
-    GIVEN_READ_ONLY, GIVEN_TENSOR, MOST_OPERANDS, Finding, TensorCall, check_tensors,
+    GIVEN_READ_ONLY, GIVEN_TENSOR, MOST_OPERANDS, Finding, TensorCall, check_tensors, refuse_tensor,
 )
 
 

@@ -1,4 +1,4 @@
-from cudnn_bindgen.runtime.driver cimport CUstream
+from cudnn_bindgen.runtime.library cimport CUstream
 from cudnn_bindgen.runtime.plan_set cimport PlanSet
 from cudnn_bindgen.runtime.registered cimport Graph
 

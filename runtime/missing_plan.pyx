@@ -8,20 +8,18 @@ is thrown away. Which set it was is known by its maker, which stays alive as lon
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.calls cimport enter_call, leave_call
-from cudnn_bindgen.runtime.capture cimport (
-    NOT_CAPTURING, capture_state, relax_capture, restore_capture,
-)
 from cudnn_bindgen.runtime.device_plan cimport (
     Choice, NotChosen, add_plan, check_match, choose_plan, chosen_plan, find_kind, refuse_choice,
     refuse_missing,
 )
-from cudnn_bindgen.runtime.driver cimport CUcontext, CUstream, DriverApi
 from cudnn_bindgen.runtime.handle cimport Handle, current_handle
-from cudnn_bindgen.runtime.library cimport driver_api
+from cudnn_bindgen.runtime.library cimport (
+    NOT_CAPTURING, CUcontext, CUstream, DriverApi, Failure, capture_state, check_driver, driver_api,
+    relax_capture, restore_capture,
+)
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, load_parts, unload
 from cudnn_bindgen.runtime.plan_set cimport DeviceKind, PlanSet, kind_of
 from cudnn_bindgen.runtime.registered cimport Graph
-from cudnn_bindgen.runtime.status cimport Failure, check_driver
 
 
 cdef int provide_plan(Graph* self, CUstream stream) except -1:

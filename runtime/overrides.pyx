@@ -8,12 +8,12 @@ from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
+from cudnn_bindgen.runtime.graph cimport graph_of
+from cudnn_bindgen.runtime.launch cimport describe_values
 from cudnn_bindgen.runtime.override_values cimport (
     ABOVE_DECLARED, NEGATIVE_DIM, NEGATIVE_STRIDE, DeclaredShape, OverrideSymbol, OverrideTable,
     OverrideValues, Refused, SymbolStep, SymbolUse,
 )
-from cudnn_bindgen.runtime.graph cimport graph_of
-from cudnn_bindgen.runtime.overridden cimport describe_values
 from cudnn_bindgen.runtime.registered cimport Graph
 
 cdef extern from "Python.h":
@@ -60,7 +60,7 @@ cdef int register_overrides(
     table.is_unbounded = is_unbounded
     table.graph = graph
     table.finish()
-    names = tuple(symbol[0] for symbol in symbols)
+    names = tuple([symbol[0] for symbol in symbols])
     _registered.append((shapes, names))
     self.override_shapes = <void*>shapes
     self.override_names = <void*>names

@@ -1,11 +1,9 @@
 from libc.stdint cimport int64_t
 from libcpp.atomic cimport atomic
 
-from cudnn_bindgen.runtime.cudnn cimport CudnnApi, cudnnBackendDescriptor_t
-from cudnn_bindgen.runtime.driver cimport CUcontext
 from cudnn_bindgen.runtime.handle cimport Handle
+from cudnn_bindgen.runtime.library cimport CUcontext, CudnnApi, Failure, cudnnBackendDescriptor_t
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
-from cudnn_bindgen.runtime.status cimport Failure
 
 
 # A finalized execution plan on one device. Threads share it: all but `stream_use` is read-only once
@@ -14,7 +12,7 @@ cdef cppclass Plan:
     cudnnBackendDescriptor_t descriptor
     CUcontext context
     int64_t workspace_size       # bytes that cuDNN itself needs
-    atomic[int] stream_use       # of launch_policy.hpp: what the first call saw
+    atomic[int] stream_use       # of records.hpp: what the first call saw
 
 cdef Plan* create_plan(
     const CudnnApi* cudnn, Handle* handle, const char* text, int64_t length, Failure* failure

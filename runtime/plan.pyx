@@ -5,24 +5,19 @@ Failures are values here (`Failure`): a caller may hold a lock that must not wai
 """
 from libc.stdint cimport int64_t
 
-from cudnn_bindgen.runtime.capture cimport (
-    enter_context, leave_context, relax_capture, restore_capture,
-)
-from cudnn_bindgen.runtime.cudnn cimport (
+from cudnn_bindgen.runtime.handle cimport Handle
+from cudnn_bindgen.runtime.library cimport (
     CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
     CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
     CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES,
     CUDNN_ATTR_VARIANT_PACK_OVERRIDE_UNIQUE_IDS, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
-    CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
-    CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
-    CUDNN_STATUS_SUCCESS, CUDNN_TYPE_CHAR, CUDNN_TYPE_HANDLE, CUDNN_TYPE_INT64,
-    CUDNN_TYPE_VOID_PTR, CudnnApi, cudnnBackendDescriptor_t,
+    CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
+    CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_STATUS_SUCCESS, CUDNN_TYPE_CHAR, CUDNN_TYPE_HANDLE,
+    CUDNN_TYPE_INT64, CUDNN_TYPE_VOID_PTR, CUcontext, CudnnApi, DriverApi, Failure, cudnn_api,
+    cudnnBackendDescriptor_t, driver_api, enter_context, leave_context, relax_capture,
+    restore_capture,
 )
-from cudnn_bindgen.runtime.driver cimport CUcontext, DriverApi
-from cudnn_bindgen.runtime.handle cimport Handle
-from cudnn_bindgen.runtime.library cimport cudnn_api, driver_api
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
-from cudnn_bindgen.runtime.status cimport Failure
 
 
 cdef Plan* create_plan(

@@ -1,8 +1,8 @@
 from libcpp.atomic cimport atomic
 from libcpp.vector cimport vector
 
+from cudnn_bindgen.runtime.library cimport Failure
 from cudnn_bindgen.runtime.loaded cimport MAX_DEVICES, LoadedPlan
-from cudnn_bindgen.runtime.status cimport Failure
 
 
 # What a plan is chosen by.

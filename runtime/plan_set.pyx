@@ -3,8 +3,8 @@
 from cpython.ref cimport PyObject
 from libcpp.vector cimport vector
 
+from cudnn_bindgen.runtime.library cimport Failure
 from cudnn_bindgen.runtime.loaded cimport LoadedPlan, load_parts, unload
-from cudnn_bindgen.runtime.status cimport Failure
 
 
 cdef extern from "Python.h":

@@ -8,7 +8,7 @@ from cudnn_bindgen.runtime.errors import OperandError, describe
 
 ENVIRONMENT = "CUDNN_BINDGEN_LAUNCH"
 
-# The numbers of LaunchPolicy in launch_policy.hpp.
+# The numbers of LaunchPolicy in records.hpp.
 POLICIES = {"auto": 0, "direct": 1, "record": 2}
 
 

@@ -22,7 +22,7 @@ cdef cppclass Graph:
     OverrideTable* overrides     # NULL: the graph takes none
     void* override_shapes        # tuples of register_overrides, kept alive by overrides.pyx
     void* override_names         # tuple of the symbols' names; likewise
-    atomic[int] policy           # of launch_policy.hpp
+    atomic[int] policy           # of records.hpp
     atomic[int] record_capacity  # records of each stream
     LaunchCounts counts
     atomic[PlanSet*] plans       # NULL: closed, or emitted from structure only

@@ -1,11 +1,59 @@
-"""The checks of `run`: declarations only, the C++ is in tensor_checks.hpp."""
+"""The checks of `run`: layouts, overlaps, one pass over all tensors, and what refuses a call.
+
+The C++ is in tensor_layout.hpp, tensor_overlap.hpp and tensor_checks.hpp.
+"""
 from libc.stdint cimport int64_t, uint32_t, uintptr_t
 from libcpp cimport bool as bool_t
 from libcpp.atomic cimport atomic
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.dlpack cimport DLTensor
-from cudnn_bindgen.runtime.tensor_layout cimport LayoutRule, Region, Strided
+from cudnn_bindgen.runtime.registered cimport Graph
+
+cdef extern from "tensor_layout.hpp" namespace "cudnn_bindgen" nogil:
+    enum class LayoutKind(int):
+        kPlain
+        kSwapped
+        kRagged
+        kPaged
+        kDense
+
+    struct LayoutRule:
+        LayoutKind kind
+        int free_axis
+
+    struct Strided:
+        const int64_t* dim
+        const int64_t* stride
+        int rank
+
+    enum class LayoutMatch(int):
+        kSame
+        kOtherOrder
+        kOther
+
+    LayoutMatch match_layout(
+        const LayoutRule& rule, const Strided& declared, const Strided& tensor, int pack
+    )
+
+cdef extern from "tensor_overlap.hpp" namespace "cudnn_bindgen" nogil:
+    struct Region:
+        uintptr_t address
+        Strided layout
+        int64_t element_bits
+
+    struct Span:
+        uintptr_t first
+        uintptr_t last
+
+    enum class Overlap(int):
+        kApart
+        kSame
+        kShared
+
+    Span find_span(const Region& region)
+    bool_t are_apart(const Span& a, const Span& b)
+    Overlap find_overlap(const Region& a, const Region& b)
 
 cdef extern from "tensor_checks.hpp" namespace "cudnn_bindgen" nogil:
     enum: MOST_OPERANDS "cudnn_bindgen::kMostOperands"
@@ -70,3 +118,8 @@ cdef extern from "tensor_checks.hpp" namespace "cudnn_bindgen" nogil:
     int find_user_of(const Region& memory, const TensorCall& call)
     Finding take_addresses(const TensorCall& call, void** addresses)
     Finding check_tensors(const TensorCall& call, void** addresses, int* device)
+
+cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1
+cdef str operand_name(const TensorCall* call, int slot)
+cdef int refuse_device(const TensorCall* call, int got, int current) except -1
+cdef int refuse_address(Graph* graph, int slot, void* address) except -1 nogil

@@ -1,13 +1,22 @@
-"""What `run` says when a tensor is refused: the operand, what was expected, what came, a remedy."""
+"""What `run` says when a tensor is refused: the operand, what was expected, what came, a remedy.
+
+The remedy is found by trying: what to do to a tensor of another layout, in the words of PyTorch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import combinations
 
 from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.errors import OperandError
-from cudnn_bindgen.runtime.tensor_remedies import Sizes, find_remedy
 from cudnn_bindgen.runtime.tensor_types import describe_stored, describe_type
+
+Sizes = tuple[int, ...]
+_View = tuple[Sizes, Sizes]
+
+# More axes than this and the pairs to try are too many to be of help.
+_MOST_AXES = 6
 
 # DLDeviceType.
 _DEVICES = {
@@ -86,7 +95,7 @@ def layout_error(
     came = f"dims {_list(got[0])} with strides {_list(got[1])}"
     if is_other_order:
         came += ", the same extents in another order of memory"
-    remedy = find_remedy(name, got, matches)
+    remedy = _find_remedy(name, got, matches)
     return OperandError(name, wanted, came + (f"; try {remedy}" if remedy else ""))
 
 
@@ -135,3 +144,69 @@ def _tensor(operand: Operand) -> str:
 
 def _list(sizes: object) -> str:
     return f"[{', '.join(map(str, sizes))}]"
+
+
+def _find_remedy(name: str, got: _View, matches: Callable[[Sizes, Sizes], bool]) -> str:
+    """Return code that makes a fitting tensor of `name`, or "" if nothing simple does.
+
+    Parameters
+    ----------
+    name
+        The tensor's variable.
+    got
+        Its dims and strides.
+    matches
+        Whether a tensor of these dims and strides would be taken.
+    """
+    if len(got[0]) <= _MOST_AXES and 0 not in got[0]:
+        for code, (dim, stride) in _candidates(got):
+            if matches(dim, stride):
+                return f"{name}{code}"
+    return ""
+
+
+def _candidates(view: _View) -> Iterator[tuple[str, _View]]:
+    """Yield code and what it gives, the cheapest first: views, then copies."""
+    rank = len(view[0])
+    pairs = list(combinations(range(rank), 2))
+    # The last two axes are what is transposed most often.
+    pairs.sort(key=lambda pair: pair != (rank - 2, rank - 1))
+    for pair in pairs:
+        yield _transpose(pair, rank), _swap(view, pair)
+    yield ".contiguous()", _contiguous(view)
+    if rank == 4:
+        yield (
+            ".contiguous(memory_format=torch.channels_last)",
+            _permute(_contiguous(_permute(view, (0, 2, 3, 1))), (0, 3, 1, 2)),
+        )
+    for pair in pairs:
+        copied = _contiguous(_swap(view, pair))
+        code = f"{_transpose(pair, rank)}.contiguous()"
+        yield code, copied
+        yield f"{code}{_transpose(pair, rank)}", _swap(copied, pair)
+
+
+def _transpose(pair: tuple[int, int], rank: int) -> str:
+    if rank == 2:
+        return ".t()"
+    return ".mT" if pair == (rank - 2, rank - 1) else f".transpose{pair}"
+
+
+def _swap(view: _View, pair: tuple[int, int]) -> _View:
+    order = list(range(len(view[0])))
+    order[pair[0]], order[pair[1]] = pair[1], pair[0]
+    return _permute(view, tuple(order))
+
+
+def _permute(view: _View, order: Sizes) -> _View:
+    dim, stride = view
+    return tuple(dim[axis] for axis in order), tuple(stride[axis] for axis in order)
+
+
+def _contiguous(view: _View) -> _View:
+    strides = []
+    following = 1
+    for extent in reversed(view[0]):
+        strides.append(following)
+        following *= extent
+    return view[0], tuple(reversed(strides))

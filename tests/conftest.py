@@ -170,8 +170,7 @@ def library(builds: Builds) -> Standin:
 @pytest.fixture
 def standin(library: Standin) -> Iterator[Standin]:
     """The stand-in libraries, with device 0 current; fails the test that leaves anything behind."""
-    from cudnn_bindgen.runtime.handle import release_handles
-    from cudnn_bindgen.runtime.workspace import release_workspaces
+    from cudnn_bindgen.runtime.handle import release_handles, release_workspaces
 
     def live() -> dict[str, int]:
         kinds = ("handle", "plan", "pack", "memory", "stream", "graph", "exec")

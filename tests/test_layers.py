@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "runtime": {DATA},
     "frontend": {"codegen.output"},
     "frontend.planning": {"codegen", "frontend.file_cache", DATA},
-    "frontend.recording": {"codegen", "runtime.layout_match"},
+    "frontend.recording": {"codegen", "runtime.tensor_checks"},
     "frontend.accelerating": {"codegen", "runtime", DATA},
     "commands": {"codegen", "frontend"},
 }

@@ -208,7 +208,7 @@ def stride_order(dim: Sequence[int], stride: Sequence[int]) -> list[tuple[int, b
     """Return the axes that have a stride, the innermost first, and which follow from those inside.
 
     An axis follows if its declared stride is just what the axes inside of it span. The runtime
-    decides the same (runtime/override_table.hpp).
+    decides the same (runtime/cpp/override_table.hpp).
     """
     order: list[tuple[int, bool]] = []
     running = 0

@@ -8,7 +8,7 @@ from cudnn_bindgen.codegen.bind.layouts import Layout as Rule
 from cudnn_bindgen.codegen.model.data_types import BITS, DATA_TYPES
 from cudnn_bindgen.codegen.model.graph import Tensor
 from cudnn_bindgen.frontend.recording.observe import Layout
-from cudnn_bindgen.runtime.layout_match import compare_layouts
+from cudnn_bindgen.runtime.tensor_checks import compare_layouts
 
 # Not compared are packed and complex types.
 _NAMES = {

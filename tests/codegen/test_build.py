@@ -119,13 +119,13 @@ def test_the_runtime_and_the_toolchain_are_the_environment(
     assert describe_environment() == found[0]
     runtime = Path(compiling.cudnn_bindgen.__file__).parent / "runtime"
     package = tmp_path / "package"
-    (package / "runtime").mkdir(parents=True)
+    (package / "runtime" / "cpp").mkdir(parents=True)
     (package / "__init__.py").touch()
-    for path in [*runtime.glob("*.pxd"), *runtime.glob("*.hpp")]:
-        shutil.copy(path, package / "runtime")
+    for path in [*runtime.glob("*.pxd"), *runtime.glob("cpp/*.hpp")]:
+        shutil.copy(path, package / path.relative_to(runtime.parent))
     monkeypatch.setattr(compiling.cudnn_bindgen, "__file__", str(package / "__init__.py"))
     assert describe_environment() == found[0]
-    for name in ("graph.pxd", "launch_record.hpp"):
+    for name in ("graph.pxd", "cpp/launch_record.hpp"):
         with (package / "runtime" / name).open("a") as file:
             file.write("\n")
         found.append(describe_environment())

@@ -23,8 +23,7 @@ import os, sys
 sys.path[:0] = {path!r}
 import {module} as module, torch
 from cudnn_bindgen.runtime.errors import BindingError
-from cudnn_bindgen.runtime.handle import release_handles
-from cudnn_bindgen.runtime.workspace import release_workspaces
+from cudnn_bindgen.runtime.handle import release_handles, release_workspaces
 import graphs
 tensors = graphs.make_operands(module.OPERANDS, torch.Generator("cuda").manual_seed(0), "cuda")
 arguments = graphs.arguments(module.OPERANDS, tensors)
@@ -88,7 +87,7 @@ class Captured:
 
 
 def test_replays_after_the_plan_is_gone(case: Any, working: list[Any]) -> None:
-    from cudnn_bindgen.runtime.workspace import release_workspaces
+    from cudnn_bindgen.runtime.handle import release_workspaces
 
     others = [other for other in working if other is not case][:2]
     for order in ORDERS:

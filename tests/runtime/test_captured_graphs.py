@@ -14,8 +14,7 @@ from support.cases import CASES
 from support.standin import Standin
 
 from cudnn_bindgen.runtime.errors import BindingError, DriverError
-from cudnn_bindgen.runtime.handle import release_handles
-from cudnn_bindgen.runtime.workspace import release_workspaces
+from cudnn_bindgen.runtime.handle import release_handles, release_workspaces
 
 Load = Callable[[str], ModuleType]
 Place = Callable[..., Any]

@@ -15,8 +15,7 @@ from support.cases import CASES, COUNT
 from support.standin import CAPTURE_GLOBAL, CAPTURE_RELAXED, CAPTURE_THREAD_LOCAL, Standin
 
 from cudnn_bindgen.runtime.errors import WorkspaceError
-from cudnn_bindgen.runtime.handle import release_handles
-from cudnn_bindgen.runtime.workspace import held_bytes, release_workspaces
+from cudnn_bindgen.runtime.handle import held_bytes, release_handles, release_workspaces
 
 Load = Callable[[str], ModuleType]
 Place = Callable[..., Any]

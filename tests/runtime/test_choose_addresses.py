@@ -18,7 +18,7 @@ PROGRAM = r"""
 #include "recorder.hpp"
 
 using cudnn_bindgen::CaptureMemory;
-using cudnn_bindgen::GraphDriver;
+using cudnn_bindgen::DriverApi;
 using cudnn_bindgen::Sample;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
@@ -26,8 +26,8 @@ uint64_t reserved, mapped[3], sizes[3];
 int ranges = 0;
 
 // A driver in whose memory nothing is written.
-GraphDriver make_driver() {
-    GraphDriver driver{};
+DriverApi make_driver() {
+    DriverApi driver{};
     driver.exchange_capture_mode = [](int*) { return 0; };
     driver.create_memory = [](uint64_t* handle, size_t, const cudnn_bindgen::MemoryProperties*,
                               unsigned long long) { return *handle = 1, 0; };
@@ -60,7 +60,7 @@ GraphDriver make_driver() {
 int main(int, char** arguments) {
     reserved = std::strtoull(arguments[1], nullptr, 0);
     const size_t largest = std::strtoull(arguments[2], nullptr, 0);
-    const GraphDriver driver = make_driver();
+    const DriverApi driver = make_driver();
     int failures = 0;
     for (size_t count : {1, 2, 3, 5, 13, 64, 200}) {
         std::vector<uint64_t> alignments(count, 16);
@@ -110,7 +110,7 @@ int main(int, char** arguments) {
 }
 """
 
-RUNTIME = TESTS.parent / "runtime"
+HEADERS = TESTS.parent / "runtime" / "cpp"
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, binary = folder / "program.cpp", folder / "program"
     source.write_text(PROGRAM)
     flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined"]
-    command = [os.environ.get("CXX", "g++"), *flags, f"-I{RUNTIME}", str(source), "-o", str(binary)]
+    command = [os.environ.get("CXX", "g++"), *flags, f"-I{HEADERS}", str(source), "-o", str(binary)]
     subprocess.run([*command, "-ldl"], check=True)
     return binary
 

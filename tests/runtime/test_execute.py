@@ -13,7 +13,7 @@ from support.cases import CASES
 from support.standin import Standin
 
 from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError
-from cudnn_bindgen.runtime.workspace import held_bytes
+from cudnn_bindgen.runtime.handle import held_bytes
 
 Load = Callable[[str], ModuleType]
 Place = Callable[..., Any]

@@ -12,8 +12,7 @@ from support.cases import CASES
 from support.standin import CAPTURE_GLOBAL, Standin
 
 from cudnn_bindgen.runtime.errors import CudnnError, DriverError
-from cudnn_bindgen.runtime.handle import release_handles
-from cudnn_bindgen.runtime.workspace import release_workspaces
+from cudnn_bindgen.runtime.handle import release_handles, release_workspaces
 
 Load = Callable[[str], ModuleType]
 Place = Callable[..., Any]

@@ -16,7 +16,7 @@ from support.overriding import PRODUCT, VERSION, product_plan, with_m
 from support.standin import Standin, build
 
 from cudnn_bindgen.runtime.errors import CudnnError, PlanMismatchError, WorkspaceError
-from cudnn_bindgen.runtime.workspace import held_bytes
+from cudnn_bindgen.runtime.handle import held_bytes
 from runtime.test_missing import hide
 
 Make = Callable[..., Any]

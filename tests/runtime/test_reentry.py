@@ -30,8 +30,7 @@ from cudnn_bindgen.runtime.errors import (
     PlanNotLoadedError,
     WorkspaceError,
 )
-from cudnn_bindgen.runtime.handle import release_handles
-from cudnn_bindgen.runtime.workspace import held_bytes, release_workspaces
+from cudnn_bindgen.runtime.handle import held_bytes, release_handles, release_workspaces
 
 Load = Callable[[str], ModuleType]
 Place = Callable[..., Any]

@@ -10,8 +10,7 @@ import pytest
 from support.cases import CASES
 from support.standin import Standin
 
-from cudnn_bindgen.runtime.handle import release_handles
-from cudnn_bindgen.runtime.workspace import held_bytes, release_workspaces
+from cudnn_bindgen.runtime.handle import held_bytes, release_handles, release_workspaces
 
 Load = Callable[[str], ModuleType]
 Place = Callable[..., Any]

@@ -131,7 +131,7 @@ def _library() -> ctypes.CDLL:
     import cudnn_bindgen.runtime
 
     source = Path(__file__).with_suffix(".cpp")
-    headers = Path(cudnn_bindgen.runtime.__file__).parent
+    headers = Path(cudnn_bindgen.runtime.__file__).parent / "cpp"
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch) / "device_tensors.so"
         compiler = os.environ.get("CXX", "g++")

@@ -22,7 +22,7 @@ LEAST = -(2**63)
 
 def load_probe(builds: Any) -> ModuleType:
     """Compile cython/tensor_probe.pyx, which unlike an emitted module sees our headers."""
-    headers = Path(cudnn_bindgen.__file__).parent / "runtime"
+    headers = Path(cudnn_bindgen.__file__).parent / "runtime" / "cpp"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CPATH", str(headers))
         path = builds.path("tensor_probe")

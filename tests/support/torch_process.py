@@ -27,7 +27,7 @@ import ubjson
 
 from cudnn_bindgen.cli import main
 from cudnn_bindgen.runtime.errors import CudnnError, OperandError
-from cudnn_bindgen.runtime.workspace import held_bytes
+from cudnn_bindgen.runtime.handle import held_bytes
 from support import device_tensors
 from support.cases import chain, planned, scalar, tensor
 from support.standin import Standin, expected_outputs, plan_text

@@ -1,9 +1,8 @@
 # cython: language_level=3
 # distutils: language=c++
 """Layouts and overlaps of tensors that a test makes up, without any memory behind them."""
-from cudnn_bindgen.runtime.tensor_layout cimport (
-    LayoutKind, LayoutRule, Region, Span, Strided, are_apart, find_overlap, find_span,
-    match_layout,
+from cudnn_bindgen.runtime.tensor_checks cimport (
+    LayoutKind, LayoutRule, Region, Span, Strided, are_apart, find_overlap, find_span, match_layout,
 )
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector

@@ -26,7 +26,7 @@ namespace detail {
 // captures them.
 class PrivateStream {
   public:
-    PrivateStream(const GraphDriver& driver, unsigned flags, void* like) : driver_(driver) {
+    PrivateStream(const DriverApi& driver, unsigned flags, void* like) : driver_(driver) {
         RelaxedCapture relaxed(driver_);
         int priority = 0;
         // The legacy stream's is 0; asking would break captures on blocking streams.
@@ -43,14 +43,14 @@ class PrivateStream {
     int status() const { return status_; }
 
   private:
-    const GraphDriver& driver_;
+    const DriverApi& driver_;
     void* stream_ = nullptr;
     int status_ = 0;
 };
 
 class CapturedGraph {
   public:
-    explicit CapturedGraph(const GraphDriver& driver) : driver_(driver) {}
+    explicit CapturedGraph(const DriverApi& driver) : driver_(driver) {}
     ~CapturedGraph() {
         RelaxedCapture relaxed(driver_);
         if (graph_) driver_.destroy_graph(graph_);
@@ -73,7 +73,7 @@ class CapturedGraph {
     }
 
   private:
-    const GraphDriver& driver_;
+    const DriverApi& driver_;
     void* graph_ = nullptr;
 };
 
@@ -127,7 +127,7 @@ namespace detail {
 // The captures of a launch, on memory of their own; they live until this goes.
 class Captures {
   public:
-    Captures(const GraphDriver& driver, const Recordable& work)
+    Captures(const DriverApi& driver, const Recordable& work)
         : driver_(driver),
           work_(work),
           capturing_(driver, kNonBlockingStream, work.stream),
@@ -158,7 +158,7 @@ class Captures {
     const Sample& sample(size_t index) const { return samples_[index]; }
 
   private:
-    const GraphDriver& driver_;
+    const DriverApi& driver_;
     const Recordable& work_;
     PrivateStream capturing_;
     PrivateStream looking_;  // at what was written meanwhile
@@ -172,7 +172,7 @@ class Captures {
 // Captures a launch once, to see whether all of it stays on its stream. Returns `kLeavesStream`, an
 // empty string if it stays, or why it is not known. The launch may be the first one: the capture is
 // relaxed, so that it can load its kernels.
-inline Reason capture_once(const GraphDriver& driver, const Recordable& work) {
+inline Reason capture_once(const DriverApi& driver, const Recordable& work) {
     RelaxedCapture relaxed(driver);
     return detail::Captures(driver, work).make(1, kRelaxedCapture);
 }
@@ -181,7 +181,7 @@ inline Reason capture_once(const GraphDriver& driver, const Recordable& work) {
 // to `use`, while the captured graphs live. Returns why it cannot be recorded, or what `use`
 // returns.
 template <typename Use>
-Reason learn_launch(const GraphDriver& driver, const Recordable& work, Use use) {
+Reason learn_launch(const DriverApi& driver, const Recordable& work, Use use) {
     detail::Captures captures(driver, work);
     Reason reason = captures.make(CaptureMemory::kRanges, kThreadLocalCapture);
     if (!reason.empty()) return reason;
@@ -199,7 +199,7 @@ Reason learn_launch(const GraphDriver& driver, const Recordable& work, Use use) 
 }
 
 // Makes a record of a launch, or says why not.
-inline Reason record_launch(const GraphDriver& driver, const Recordable& work,
+inline Reason record_launch(const DriverApi& driver, const Recordable& work,
                             std::unique_ptr<LaunchRecord>& record) {
     return learn_launch(driver, work, [&](const Sample& sample, const std::vector<Patch>& patches) {
         return LaunchRecord::build(driver, work.context, sample, patches, work.stream, record);

@@ -1,22 +1,19 @@
-# cython: language_level=3, freethreading_compatible=True
+# cython: language_level=3, freethreading_compatible=True, auto_pickle=False
 """What is wrong with a call's operands → OperandError; tensor_errors.py has the words for tensors.
+
+For Python: whether a layout of memory is the declared one, by the rule that `run` checks by.
 """
 from libc.stdint cimport int64_t, uintptr_t
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.dlpack cimport DLTensor
+from cudnn_bindgen.runtime.handle cimport WORKSPACE_ALIGNMENT
 from cudnn_bindgen.runtime.registered cimport Graph
-from cudnn_bindgen.runtime.tensor_checks cimport (
-    ALIGNMENT, CUDA, DATA_TYPE, DEVICE, DEVICE_TYPE, GIVEN_ADDRESS, LAYOUT, NULL_ADDRESS,
-    OTHER_ORDER, READ_ONLY, Finding, TensorCall,
-)
-from cudnn_bindgen.runtime.tensor_layout cimport (
-    LayoutMatch, LayoutRule, Strided, match_layout,
-)
-
-from cudnn_bindgen.runtime.workspace cimport WORKSPACE_ALIGNMENT
 
 from cudnn_bindgen.runtime.errors import OperandError
+
+KINDS = ("plain", "swapped", "ragged", "paged", "dense")
+"""Names of LayoutKind, in its order."""
 
 
 cdef int refuse_address(Graph* graph, int slot, void* address) except -1 nogil:
@@ -31,11 +28,6 @@ cdef int refuse_address(Graph* graph, int slot, void* address) except -1 nogil:
         if address == NULL:
             raise OperandError(operand.argument, what, "0")
         raise OperandError(operand.argument, f"{what}, a multiple of {operand.alignment}", got)
-
-
-cdef int refuse_workspace(int64_t size, int64_t given) except -1:
-    """Raise that a workspace of `given` bytes is too small."""
-    raise OperandError("workspace", f"at least {size} bytes", f"{given} bytes")
 
 
 cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1:
@@ -127,3 +119,25 @@ cdef tuple _sizes(const int64_t* sizes, int rank):
 cdef str operand_name(const TensorCall* call, int slot):
     """What an operand is called as a parameter of `run`."""
     return (<tuple>call.rules.names)[slot]
+
+
+def compare_layouts(
+    str kind, int free_axis, vector[int64_t] dim, vector[int64_t] stride,
+    vector[int64_t] given_dim, vector[int64_t] given_stride, int pack=1
+):
+    """Return "same", "other order" (the same extents, which lie otherwise) or "other".
+
+    `kind` and `free_axis` are of codegen's Layout; `pack` declared elements are in each one given.
+    Raises ValueError for an unknown kind or a dim without a stride, OverflowError beyond int64.
+    """
+    cdef LayoutRule rule
+    cdef Strided declared, given
+    if dim.size() != stride.size() or given_dim.size() != given_stride.size():
+        raise ValueError("expected a stride for each dim")
+    rule.kind = <LayoutKind><int>KINDS.index(kind)
+    rule.free_axis = free_axis
+    declared.dim, declared.stride = dim.data(), stride.data()
+    given.dim, given.stride = given_dim.data(), given_stride.data()
+    declared.rank, given.rank = <int>dim.size(), <int>given_dim.size()
+    cdef LayoutMatch match = match_layout(rule, declared, given, pack)
+    return ("same", "other order", "other")[<int>match]

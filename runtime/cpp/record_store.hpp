@@ -44,7 +44,7 @@ struct CallKey {
 
 // A plan on one stream of one handle. Used by the handle's thread during a call, without a lock;
 // emptied by whoever retires the plan, when no call is inside it.
-class RecordEntry {
+class RecordEntry final : public Emptied {
   public:
     // So many recordings for each place are free; each further one must be earned by launches:
     // making a record costs 0.2 to 0.5 ms, launching it saves 4 to 10 us.
@@ -101,7 +101,7 @@ class RecordEntry {
 
     void go_direct() { direct_only_ = true; }
 
-    void empty() {
+    void empty() override {
         std::lock_guard<std::mutex> lock(emptying_);
         variants_.clear();
         hashes_.clear();
@@ -127,28 +127,6 @@ class RecordEntry {
     uint64_t launches_ = 0;  // of records; also the time by which the oldest is known
     uint64_t recorded_ = 0;
     bool direct_only_ = false;
-};
-
-// All entries made for a plan, so that retiring the plan destroys its records.
-class PlanRecords {
-  public:
-    void add(const std::shared_ptr<RecordEntry>& entry) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        // Those that no handle holds any more were evicted.
-        entries_.erase(std::remove_if(entries_.begin(), entries_.end(),
-                                      [](const auto& other) { return other.use_count() == 1; }),
-                       entries_.end());
-        entries_.push_back(entry);
-    }
-    void empty() {
-        std::lock_guard<std::mutex> lock(mutex_);
-        for (const auto& entry : entries_) entry->empty();
-        entries_.clear();
-    }
-
-  private:
-    std::mutex mutex_;
-    std::vector<std::shared_ptr<RecordEntry>> entries_;
 };
 
 // The entries of one handle, bounded: the one not used for longest goes first.

@@ -20,7 +20,7 @@ class LaunchRecord {
 
     // Builds a fresh graph from a captured launch. The captured one is not instantiated: it holds
     // user objects of the library that launched it, and each launch would pay 1 to 2 us for them.
-    static Reason build(const GraphDriver& driver, void* context, const Sample& sample,
+    static Reason build(const DriverApi& driver, void* context, const Sample& sample,
                         std::vector<Patch> patches, void* stream,
                         std::unique_ptr<LaunchRecord>& record) {
         std::unique_ptr<LaunchRecord> built(new LaunchRecord(
@@ -74,7 +74,7 @@ class LaunchRecord {
         std::unique_ptr<Executable> executable;
     };
 
-    LaunchRecord(const GraphDriver& driver, PatchIndex patches)
+    LaunchRecord(const DriverApi& driver, PatchIndex patches)
         : driver_(driver), patches_(std::move(patches)) {}
 
     static uint64_t hash_of(void* const* addresses, size_t count) {
@@ -139,7 +139,7 @@ class LaunchRecord {
         return {};
     }
 
-    const GraphDriver& driver_;
+    const DriverApi& driver_;
     const PatchIndex patches_;
     void* graph_ = nullptr;
     std::vector<void*> handles_;  // the graph's nodes

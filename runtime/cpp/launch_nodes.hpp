@@ -5,12 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "graph_driver.hpp"
+#include "driver.hpp"
+#include "records.hpp"
 
 namespace cudnn_bindgen {
-
-// Why something cannot be recorded; empty: it can.
-using Reason = std::string;
 
 inline Reason failed(const char* call, int status) {
     return std::string(call) + " failed with CUresult " + std::to_string(status);
@@ -87,7 +85,7 @@ inline Reason read_packed(void** extra, LaunchNode& node) {
     return {};
 }
 
-inline Reason read_kernel(const GraphDriver& driver, void* handle, LaunchNode& node) {
+inline Reason read_kernel(const DriverApi& driver, void* handle, LaunchNode& node) {
     KernelNodeParams params{};
     int status = driver.kernel_params(handle, &params);
     if (status) return failed("cuGraphKernelNodeGetParams", status);
@@ -131,7 +129,7 @@ Reason read_struct(int (*get)(void*, Params*), const char* call, void* handle, L
     return status ? failed(call, status) : Reason{};
 }
 
-inline Reason read_node(const GraphDriver& driver, void* handle, LaunchNode& node) {
+inline Reason read_node(const DriverApi& driver, void* handle, LaunchNode& node) {
     const int status = driver.node_type(handle, &node.type);
     if (status) return failed("cuGraphNodeGetType", status);
     switch (node.type) {
@@ -152,7 +150,7 @@ inline Reason read_node(const GraphDriver& driver, void* handle, LaunchNode& nod
 }  // namespace detail
 
 // Reads a captured graph. `graph` must outlive the use of `launch.handles`.
-inline Reason read_launch(const GraphDriver& driver, void* graph, Launch& launch) {
+inline Reason read_launch(const DriverApi& driver, void* graph, Launch& launch) {
     size_t count = 0;
     int status = driver.get_nodes(graph, nullptr, &count);
     if (status) return failed("cuGraphGetNodes", status);

@@ -8,29 +8,20 @@
 #include <mutex>
 #include <vector>
 
-namespace cudnn_bindgen {
+#include "driver.hpp"
 
-// The driver calls for it, as cuda.h has them (CUDA 11.3 and newer).
-struct UserObjectCalls {
-    int (*get_capture_info)(void* stream, int* status, uint64_t* id, void** graph,
-                            void* const** dependencies, size_t* count);
-    int (*create)(void** object, void* pointer, void (*destroy)(void*), unsigned references,
-                  unsigned flags);
-    int (*release)(void* object, unsigned references);
-    int (*retain)(void* graph, void* object, unsigned references, unsigned flags);
-};
+namespace cudnn_bindgen {
 
 // The id of the capture that goes on on `stream`, which the driver never uses twice, and the graph
 // that it makes; 0 if there is none, or it is broken.
-inline uint64_t find_capture(const UserObjectCalls& driver, void* stream, void** graph) {
-    constexpr int kActive = 1;  // of CUstreamCaptureStatus
+inline uint64_t find_capture(const DriverApi& driver, void* stream, void** graph) {
     int status = 0;
     uint64_t capture = 0;
     const int failed = driver.get_capture_info(stream, &status, &capture, graph, nullptr, nullptr);
-    return !failed && status == kActive ? capture : 0;
+    return !failed && status == kActiveCapture ? capture : 0;
 }
 
-inline uint64_t capture_id(const UserObjectCalls& driver, void* stream) {
+inline uint64_t capture_id(const DriverApi& driver, void* stream) {
     void* graph = nullptr;
     return find_capture(driver, stream, &graph);
 }
@@ -49,7 +40,7 @@ class Kept {
     // Keeps it for the graph that `stream` is being captured into: one user object for each
     // capture, however many calls are in it. Returns the CUresult. No lock is held meanwhile: the
     // driver may have one of its own, and be about to tell us that another graph is gone.
-    int hold(const UserObjectCalls& driver, void* stream) {
+    int hold(const DriverApi& driver, void* stream) {
         void* graph = nullptr;
         const uint64_t capture = find_capture(driver, stream, &graph);
         // Without a graph there is nothing to keep it for: the launch that follows will fail.
@@ -65,16 +56,16 @@ class Kept {
   private:
     enum : unsigned { kNoDestructorSync = 1, kMoveReference = 1 };  // the only flags there are
 
-    int retain(const UserObjectCalls& driver, void* graph) {
+    int retain(const DriverApi& driver, void* graph) {
         void* object = nullptr;
         holders_.fetch_add(1);
-        int status = driver.create(&object, this, graph_is_gone, 1, kNoDestructorSync);
+        int status = driver.create_user_object(&object, this, graph_is_gone, 1, kNoDestructorSync);
         if (status) {
             holders_.fetch_sub(1);
             return status;
         }
-        status = driver.retain(graph, object, 1, kMoveReference);
-        if (status) driver.release(object, 1);  // calls graph_is_gone
+        status = driver.retain_user_object(graph, object, 1, kMoveReference);
+        if (status) driver.release_user_object(object, 1);  // calls graph_is_gone
         return status;
     }
 

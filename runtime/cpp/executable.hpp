@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "capture.hpp"
 #include "patch_table.hpp"
 
 namespace cudnn_bindgen {
@@ -33,7 +34,7 @@ class PatchIndex {
 class Executable {
   public:
     // `addresses` are those in the nodes' payloads.
-    Executable(const GraphDriver& driver, void* context, std::vector<LaunchNode> nodes,
+    Executable(const DriverApi& driver, void* context, std::vector<LaunchNode> nodes,
                std::vector<uint64_t> addresses)
         : driver_(driver),
           context_(context),
@@ -148,7 +149,7 @@ class Executable {
         }
     }
 
-    const GraphDriver& driver_;
+    const DriverApi& driver_;
     void* const context_;
     std::vector<LaunchNode> nodes_;
     std::vector<uint64_t> addresses_;

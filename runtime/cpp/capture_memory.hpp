@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-#include "graph_driver.hpp"
+#include "capture.hpp"
 #include "launch_nodes.hpp"
 
 namespace cudnn_bindgen {
@@ -22,7 +22,7 @@ class CaptureMemory {
     // The memory of `context`, which is current, with room for `bytes` from each range's start on,
     // for the caller alone while the lock is held. `stream` is a blocking one of the caller's.
     // Returns why there is none, or an empty string.
-    static Reason borrow(const GraphDriver& driver, void* context, int device, void* stream,
+    static Reason borrow(const DriverApi& driver, void* context, int device, void* stream,
                          size_t bytes, std::unique_lock<std::mutex>& lock,
                          CaptureMemory*& memory) {
         static std::mutex& mutex = *new std::mutex;
@@ -80,7 +80,7 @@ class CaptureMemory {
 
     size_t size() const { return 3 * kStep + room_; }
 
-    CaptureMemory(const GraphDriver& driver, size_t bytes) : driver_(driver), room_(kSmallest) {
+    CaptureMemory(const DriverApi& driver, size_t bytes) : driver_(driver), room_(kSmallest) {
         while (room_ < std::min<size_t>(bytes, kLargest)) room_ *= 2;
         piece_ = std::max<size_t>(kPage, room_ / kMappings);
     }
@@ -130,7 +130,7 @@ class CaptureMemory {
                       : Reason{};
     }
 
-    const GraphDriver& driver_;
+    const DriverApi& driver_;
     size_t room_;   // bytes of each range
     size_t piece_;  // bytes of memory behind them all
     uint64_t handle_ = 0;

@@ -9,14 +9,6 @@
 
 namespace cudnn_bindgen {
 
-// An 8-byte word of a node's payload that holds ``addresses[operand] + addend``.
-struct Patch {
-    uint32_t node;
-    uint32_t offset;
-    uint32_t operand;
-    uint64_t addend;
-};
-
 // A launch and the addresses it was captured with.
 struct Sample {
     Launch launch;
