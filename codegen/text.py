@@ -9,13 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 _IN_BYTES = {
     byte: f"\\x{byte:02x}" for byte in range(256) if chr(byte) in "\\'" or not 32 <= byte < 127
 }
 
 Value: TypeAlias = bool | int | float | str | bytes | tuple["Value", ...] | None
+
+
+class Brackets(NamedTuple):
+    """Code in brackets; `start` and `end` are what stands before and behind, brackets included."""
+
+    start: str
+    items: Sequence[Piece]
+    end: str
+
+
+Piece: TypeAlias = str | Brackets
 
 
 def printable(text: str) -> str:
@@ -79,24 +90,35 @@ def wrap_bytes(value: bytes, width: int = 92) -> list[str]:
     return [f"b'{line}'" for line in _cut(value.decode("latin-1").translate(_IN_BYTES), width - 3)]
 
 
-def wrap_literal(value: Value, column: int, indent: int = 4, width: int = 100) -> str:
-    """Return ``literal(value),`` for a place that begins at `column` of a line.
+def pieces(value: Value) -> Piece:
+    """Return ``literal(value)`` for `lay_out`, which may spread a tuple over lines."""
+    if isinstance(value, tuple) and len(value) > 1:
+        return Brackets("(", tuple(map(pieces, value)), ")")
+    return literal(value)
 
-    A text or tuple that goes beyond `width` is spread over lines of its own, one level deeper than
-    `indent`; what is too long by itself (a name in a tuple) stays whole.
+
+def lay_out(piece: Piece, indent: int = 0, end: str = "", width: int = 100) -> list[str]:
+    """Return code as lines of `width` columns, as ruff and black format it; `end` follows it.
+
+    What is too long by itself (a name) stays whole.
     """
-    text = literal(value)
-    room = width - indent - 4
-    if column + len(text) < width:
-        return f"{text},"
-    if isinstance(value, str):
-        lines = [f'"{line}"' for line in fill(map(quoted, value), room - 2)]
-    elif isinstance(value, tuple):
-        lines = [line.rstrip() for line in fill((f"{literal(item)}, " for item in value), room)]
+    margin = " " * indent
+    line = f"{margin}{_flat(piece)}{end}"
+    if isinstance(piece, str) or len(line) <= width:
+        return [line]
+    within = f"{margin}    {', '.join(map(_flat, piece.items))}"
+    # Arguments and parameters may share a line; the items of a tuple, list or dict may not.
+    if piece.start.endswith("(") and piece.start != "(" and len(within) <= width:
+        lines = [within]
     else:
-        return f"{text},"
-    inner = "".join(f"{' ' * indent}    {line}\n" for line in lines)
-    return f"(\n{inner}{' ' * indent}),"
+        lines = [line for item in piece.items for line in lay_out(item, indent + 4, ",", width)]
+    return [margin + piece.start, *lines, margin + piece.end + end]
+
+
+def _flat(piece: Piece) -> str:
+    if isinstance(piece, str):
+        return piece
+    return f"{piece.start}{', '.join(map(_flat, piece.items))}{piece.end}"
 
 
 def enclose(start: str, items: Iterable[str], end: str, width: int = 100) -> list[str]:

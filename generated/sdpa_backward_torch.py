@@ -15,194 +15,31 @@ dk        output  bfloat16  2,2,512,64  65536,32768,64,1
 dv        output  bfloat16  2,2,512,64  65536,32768,64,1
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import Any
-
 import torch
+from cudnn_bindgen.runtime.torch_operator import Library, Output, register_operators
 from torch import Tensor
 
-
-def _sibling(name: str) -> Any:
-    """Import what stands beside this file: in its package, or on the path."""
-    return import_module(f".{name}" if __package__ else name, __package__ or None)
-
-
-_MODULE = _sibling("sdpa_backward")
-_TAGS = (
-    torch.Tag.pt2_compliant_tag,
-    # Compiled code hands over the layouts that eager code would; torch before 2.8 has the second.
-    getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),
-)
-# Before torch 2.10 there is no DLPack exchange API, which tells `run` torch's current stream.
-_IS_OLD = not hasattr(Tensor, "__dlpack_c_exchange_api__")
-_increment_version = torch.autograd.graph.increment_version
-
-_library: Any = torch.library  # not all of it has types
-_LIBRARY = _library.Library("cudnn_bindgen", "FRAGMENT")
-_LIBRARY.define(
+_LIBRARY = Library("cudnn_bindgen", "FRAGMENT")
+_OPERATOR, _OPERATOR_OUT = register_operators(
+    _LIBRARY,
+    __package__,
     "sdpa_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor do, Tensor stats) -> (Tensor, "
     "Tensor, Tensor)",
-    tags=_TAGS,
-)
-_LIBRARY.define(
     "sdpa_backward_out(Tensor q, Tensor k, Tensor v, Tensor o, Tensor do, Tensor stats, "
     "Tensor(a0!) dq, Tensor(a1!) dk, Tensor(a2!) dv) -> ()",
-    tags=_TAGS,
+    outputs=[
+        Output("dq", (2, 8, 256, 64), (131072, 16384, 64, 1), torch.bfloat16),
+        Output("dk", (2, 2, 512, 64), (65536, 32768, 64, 1), torch.bfloat16),
+        Output("dv", (2, 2, 512, 64), (65536, 32768, 64, 1), torch.bfloat16),
+    ],
 )
-
-
-def _allocate(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return new outputs, as declared."""
-    return (
-        torch.empty_strided(
-            (2, 8, 256, 64),
-            (131072, 16384, 64, 1),
-            dtype=torch.bfloat16,
-            device=device,
-        ),
-        torch.empty_strided(
-            (2, 2, 512, 64),
-            (65536, 32768, 64, 1),
-            dtype=torch.bfloat16,
-            device=device,
-        ),
-        torch.empty_strided(
-            (2, 2, 512, 64),
-            (65536, 32768, 64, 1),
-            dtype=torch.bfloat16,
-            device=device,
-        ),
-    )
-
-
-def _launch(device: torch.device, /, *operands: Tensor, **scalars: float) -> None:
-    """Enqueue the graph on the current stream of the tensors' device."""
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            _launch(device, *operands, **scalars)
-        return
-    stream = None
-    if _IS_OLD and device.type == "cuda":
-        operands = tuple(operand.detach() for operand in operands)
-        stream = torch.cuda.current_stream().cuda_stream
-    size = _MODULE.workspace_size()
-    # Torch's, so that it belongs to the pool of a CUDA graph that captures this call.
-    workspace = torch.empty(size, dtype=torch.uint8, device=device) if size else None
-    _MODULE.run(*operands, workspace=workspace, stream=stream, **scalars)
-
-
-def _check_detached(*operands: Tensor) -> None:
-    """Refuse to write into given outputs where autograd would have to know."""
-    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-        raise RuntimeError(
-            "cudnn_bindgen::sdpa_backward_out: expected no tensor that requires gradients: they "
-            "flow through cudnn_bindgen::sdpa_backward alone"
-        )
-
-
-def _kernel(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    o: Tensor,
-    do: Tensor,
-    stats: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    _outputs = _allocate(q.device)
-    _launch(
-        q.device,
-        q,
-        k,
-        v,
-        o,
-        do,
-        stats,
-        *_outputs,
-    )
-    return _outputs
-
-
-def _kernel_out(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    o: Tensor,
-    do: Tensor,
-    stats: Tensor,
-    dq: Tensor,
-    dk: Tensor,
-    dv: Tensor,
-) -> None:
-    _operands = (
-        q,
-        k,
-        v,
-        o,
-        do,
-        stats,
-        dq,
-        dk,
-        dv,
-    )
-    _check_detached(*_operands)
-    _launch(
-        q.device,
-        *_operands,
-    )
-    _increment_version(_operands[6:])
-
-
-def _fake(first: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _allocate(first.device)
-
-
-def _fake_out(*arguments: Any) -> None:
-    operands: tuple[Tensor, ...] = arguments[:9]
-    _check_detached(*operands)
-    _increment_version(operands[6:])
-
-
-def _backward(*_: Any) -> None:
-    raise RuntimeError(
-        "cudnn_bindgen::sdpa_backward: no gradient is defined: emit it with --backward (what "
-        "computes a gradient has none of its own)"
-    )
-
-
-# CPU, too: `run` says what is wrong with such tensors.
-for _key in ("CUDA", "CPU"):
-    _LIBRARY.impl("sdpa_backward", _kernel, _key)
-    _LIBRARY.impl("sdpa_backward_out", _kernel_out, _key)
-torch.library.register_fake("cudnn_bindgen::sdpa_backward", _fake, lib=_LIBRARY)
-torch.library.register_fake("cudnn_bindgen::sdpa_backward_out", _fake_out, lib=_LIBRARY)
-torch.library.register_autograd(
-    "cudnn_bindgen::sdpa_backward",
-    _backward,
-    lib=_LIBRARY,
-)
-_OPERATOR: Any = torch.ops.cudnn_bindgen.sdpa_backward.default
-_OPERATOR_OUT: Any = torch.ops.cudnn_bindgen.sdpa_backward_out.default
 
 
 def sdpa_backward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    o: Tensor,
-    do: Tensor,
-    stats: Tensor,
+    q: Tensor, k: Tensor, v: Tensor, o: Tensor, do: Tensor, stats: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the outputs as new tensors."""
-    _outputs: tuple[Tensor, Tensor, Tensor] = _OPERATOR(
-        q,
-        k,
-        v,
-        o,
-        do,
-        stats,
-    )
+    _outputs: tuple[Tensor, Tensor, Tensor] = _OPERATOR(q, k, v, o, do, stats)
     return _outputs
 
 
@@ -218,14 +55,4 @@ def sdpa_backward_out(
     dv: Tensor,
 ) -> None:
     """Write the outputs into tensors that are given."""
-    _OPERATOR_OUT(
-        q,
-        k,
-        v,
-        o,
-        do,
-        stats,
-        dq,
-        dk,
-        dv,
-    )
+    _OPERATOR_OUT(q, k, v, o, do, stats, dq, dk, dv)

@@ -13,288 +13,44 @@ stats     output  float32   2,8,256,1   2048,256,1,1
 Gradients by sdpa_backward, graph 0326f6a05f46605d82af101d7a2f2113.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import Any
-
 import torch
+from cudnn_bindgen.runtime.torch_autograd import Arriving, Backward
+from cudnn_bindgen.runtime.torch_operator import Library, Output, register_operators
 from torch import Tensor
 
-
-def _sibling(name: str) -> Any:
-    """Import what stands beside this file: in its package, or on the path."""
-    return import_module(f".{name}" if __package__ else name, __package__ or None)
-
-
-_MODULE = _sibling("sdpa_training")
-_TAGS = (
-    torch.Tag.pt2_compliant_tag,
-    # Compiled code hands over the layouts that eager code would; torch before 2.8 has the second.
-    getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),
-)
-# Before torch 2.10 there is no DLPack exchange API, which tells `run` torch's current stream.
-_IS_OLD = not hasattr(Tensor, "__dlpack_c_exchange_api__")
-_increment_version = torch.autograd.graph.increment_version
-
-_library: Any = torch.library  # not all of it has types
-_LIBRARY = _library.Library("cudnn_bindgen", "FRAGMENT")
-_LIBRARY.define(
+_LIBRARY = Library("cudnn_bindgen", "FRAGMENT")
+_OPERATOR, _OPERATOR_OUT = register_operators(
+    _LIBRARY,
+    __package__,
     "sdpa_training(Tensor q, Tensor k, Tensor v) -> (Tensor, Tensor)",
-    tags=_TAGS,
-)
-_LIBRARY.define(
     "sdpa_training_out(Tensor q, Tensor k, Tensor v, Tensor(a0!) o, Tensor(a1!) stats) -> ()",
-    tags=_TAGS,
+    outputs=[
+        Output("o", (2, 8, 256, 64), (131072, 16384, 64, 1), torch.bfloat16),
+        Output("stats", (2, 8, 256, 1), (2048, 256, 1, 1), torch.float32),
+    ],
+    backwards=[
+        Backward(
+            "sdpa_backward",
+            reads=[
+                "q",
+                "k",
+                "v",
+                "o",
+                Arriving("o", (2, 8, 256, 64), (131072, 16384, 64, 1), torch.bfloat16, 8),
+                "stats",
+            ],
+            gradients={"q": (0, 1, 2, 3), "k": (0, 1, 2, 3), "v": (0, 1, 2, 3)},
+        ),
+    ],
 )
 
 
-def _allocate(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return new outputs, as declared."""
-    return (
-        torch.empty_strided(
-            (2, 8, 256, 64),
-            (131072, 16384, 64, 1),
-            dtype=torch.bfloat16,
-            device=device,
-        ),
-        torch.empty_strided(
-            (2, 8, 256, 1),
-            (2048, 256, 1, 1),
-            dtype=torch.float32,
-            device=device,
-        ),
-    )
-
-
-def _launch(device: torch.device, /, *operands: Tensor, **scalars: float) -> None:
-    """Enqueue the graph on the current stream of the tensors' device."""
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            _launch(device, *operands, **scalars)
-        return
-    stream = None
-    if _IS_OLD and device.type == "cuda":
-        operands = tuple(operand.detach() for operand in operands)
-        stream = torch.cuda.current_stream().cuda_stream
-    size = _MODULE.workspace_size()
-    # Torch's, so that it belongs to the pool of a CUDA graph that captures this call.
-    workspace = torch.empty(size, dtype=torch.uint8, device=device) if size else None
-    _MODULE.run(*operands, workspace=workspace, stream=stream, **scalars)
-
-
-def _check_detached(*operands: Tensor) -> None:
-    """Refuse to write into given outputs where autograd would have to know."""
-    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-        raise RuntimeError(
-            "cudnn_bindgen::sdpa_training_out: expected no tensor that requires gradients: they "
-            "flow through cudnn_bindgen::sdpa_training alone"
-        )
-
-
-def _kernel(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-) -> tuple[Tensor, Tensor]:
-    _outputs = _allocate(q.device)
-    _launch(
-        q.device,
-        q,
-        k,
-        v,
-        *_outputs,
-    )
-    return _outputs
-
-
-def _kernel_out(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    o: Tensor,
-    stats: Tensor,
-) -> None:
-    _operands = (
-        q,
-        k,
-        v,
-        o,
-        stats,
-    )
-    _check_detached(*_operands)
-    _launch(
-        q.device,
-        *_operands,
-    )
-    _increment_version(_operands[3:])
-
-
-def _fake(first: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return _allocate(first.device)
-
-
-def _fake_out(*arguments: Any) -> None:
-    operands: tuple[Tensor, ...] = arguments[:5]
-    _check_detached(*operands)
-    _increment_version(operands[3:])
-
-
-_sibling("sdpa_backward_torch")
-_BACKWARD_0: Any = torch.ops.cudnn_bindgen.sdpa_backward.default
-
-
-def _refuse(name: str, gradient: Tensor | None) -> None:
-    """Raise if a gradient arrives that no backward module takes."""
-    if gradient is not None:
-        raise RuntimeError(
-            f"{name}: expected no gradient, which no backward module takes: use {name}.detach()"
-        )
-
-
-def _arrived(
-    gradient: Tensor | None,
-    dim: tuple[int, ...],
-    stride: tuple[int, ...],
-    dtype: torch.dtype,
-    device: torch.device,
-    offset: int,
-) -> Tensor:
-    """Return an output's gradient as a backward module reads it; zero if none arrived."""
-    if gradient is None:
-        return torch.empty_strided(dim, stride, dtype=dtype, device=device).zero_()
-    gradient = gradient.reshape(dim)
-    strides = zip(dim, stride, gradient.stride(), strict=True)
-    if gradient.storage_offset() % offset == 0 and all(n == 1 or a == b for n, a, b in strides):
-        return gradient
-    return torch.empty_strided(dim, stride, dtype=dtype, device=device).copy_(gradient)
-
-
-def _as_passed(
-    name: str,
-    gradient: Tensor,
-    order: tuple[int, ...],
-    form: tuple[torch.Size, tuple[int, ...]],
-) -> Tensor:
-    """Return an input's gradient in its shape, which may be another view of the same layout."""
-    shape, stride = form
-    if gradient.shape == shape:
-        return gradient
-    if gradient.numel() != shape.numel():
-        raise RuntimeError(
-            f"{name}: expected {gradient.numel()} elements, as declared, where a gradient is "
-            f"computed, got {shape.numel()}"
-        )
-    axes = sorted(range(len(shape)), key=lambda axis: -stride[axis])
-    lying = gradient.permute(order).reshape([shape[axis] for axis in axes])
-    return lying.permute([axes.index(axis) for axis in range(len(shape))])
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(
-        inputs[0],  # q
-        inputs[1],  # k
-        inputs[2],  # v
-        output[0],  # o
-        output[1],  # stats
-    )
-    ctx.forms = (
-        (inputs[0].shape, inputs[0].stride()),  # q
-        (inputs[1].shape, inputs[1].stride()),  # k
-        (inputs[2].shape, inputs[2].stride()),  # v
-    )
-
-
-def _backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-    results: list[Tensor | None] = [None] * 3
-    device = next((gradient.device for gradient in gradients if gradient is not None), None)
-    if device is None:
-        return tuple(results)
-    _refuse("stats", gradients[1])
-    saved, forms, needed = ctx.saved_tensors, ctx.forms, ctx.needs_input_grad
-    arrived = (
-        _arrived(
-            gradients[0],  # d_o
-            (2, 8, 256, 64),
-            (131072, 16384, 64, 1),
-            torch.bfloat16,
-            device,
-            8,
-        ),
-    )
-    if any(needed[position] for position in (0, 1, 2)):
-        computed = _BACKWARD_0(
-            saved[0],  # q
-            saved[1],  # k
-            saved[2],  # v
-            saved[3],  # o
-            arrived[0],  # d_o
-            saved[4],  # stats
-        )
-        results[0] = _as_passed(
-            "q",
-            computed[0],
-            (0, 1, 2, 3),
-            forms[0],
-        )
-        results[1] = _as_passed(
-            "k",
-            computed[1],
-            (0, 1, 2, 3),
-            forms[1],
-        )
-        results[2] = _as_passed(
-            "v",
-            computed[2],
-            (0, 1, 2, 3),
-            forms[2],
-        )
-    return tuple(results)
-
-
-# CPU, too: `run` says what is wrong with such tensors.
-for _key in ("CUDA", "CPU"):
-    _LIBRARY.impl("sdpa_training", _kernel, _key)
-    _LIBRARY.impl("sdpa_training_out", _kernel_out, _key)
-torch.library.register_fake("cudnn_bindgen::sdpa_training", _fake, lib=_LIBRARY)
-torch.library.register_fake("cudnn_bindgen::sdpa_training_out", _fake_out, lib=_LIBRARY)
-torch.library.register_autograd(
-    "cudnn_bindgen::sdpa_training",
-    _backward,
-    setup_context=_setup_context,
-    lib=_LIBRARY,
-)
-_OPERATOR: Any = torch.ops.cudnn_bindgen.sdpa_training.default
-_OPERATOR_OUT: Any = torch.ops.cudnn_bindgen.sdpa_training_out.default
-
-
-def sdpa_training(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-) -> tuple[Tensor, Tensor]:
+def sdpa_training(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Return the outputs as new tensors."""
-    _outputs: tuple[Tensor, Tensor] = _OPERATOR(
-        q,
-        k,
-        v,
-    )
+    _outputs: tuple[Tensor, Tensor] = _OPERATOR(q, k, v)
     return _outputs
 
 
-def sdpa_training_out(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    o: Tensor,
-    stats: Tensor,
-) -> None:
+def sdpa_training_out(q: Tensor, k: Tensor, v: Tensor, o: Tensor, stats: Tensor) -> None:
     """Write the outputs into tensors that are given."""
-    _OPERATOR_OUT(
-        q,
-        k,
-        v,
-        o,
-        stats,
-    )
+    _OPERATOR_OUT(q, k, v, o, stats)

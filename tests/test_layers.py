@@ -43,7 +43,7 @@ USERS = {
         *("frontend.planning.progress", "frontend.recording.report"),
     },
     "cudnn": {"frontend.planning.frontend"},
-    "torch": {"frontend.planning.cuda"},
+    "torch": {"frontend.planning.cuda", "runtime.torch_autograd", "runtime.torch_operator"},
     "subprocess": {"codegen.compile", "codegen.compile_all", "frontend.recording.program"},
     "cuda": set(),  # the runtime does when it is called
 }

@@ -1,4 +1,4 @@
-"""Forward Binding + backward Bindings → Derivative: which operand is whose gradient.
+"""Forward Binding + backward Bindings → BackwardCalls: which operand is whose gradient.
 
 Decided once, by names and by ports; all that does not fit is in one error. The rules stand in
 docs/torch.md.
@@ -17,7 +17,6 @@ from cudnn_bindgen.codegen.bind.gradient_layouts import (
     why_not_gradient,
     why_not_saved,
 )
-from cudnn_bindgen.codegen.bind.naming import number_names
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.model.backward_tags import comparable_ports
 from cudnn_bindgen.codegen.model.data_types import BITS
@@ -56,12 +55,10 @@ class Read:
 class Gradient:
     """A gradient that a backward module returns.
 
-    `position` is that of the input among the forward operator's; `order` the gradient's axes as
-    they lie in the input's memory, the outermost first.
+    `order` are its axes as they lie in the input's memory, the outermost first.
     """
 
     input: str
-    position: int
     order: tuple[int, ...]
 
 
@@ -75,22 +72,7 @@ class BackwardCall:
     gradients: tuple[Gradient, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Derivative:
-    """How a forward module is differentiated.
-
-    `saved` are its inputs and outputs, `scalars` its scalars that backward modules read. `arriving`
-    has a unique name for each gradient; `undefined` are the outputs that have none.
-    """
-
-    saved: tuple[str, ...]
-    scalars: tuple[str, ...]
-    arriving: tuple[tuple[str, Arriving], ...]
-    undefined: tuple[str, ...]
-    calls: tuple[BackwardCall, ...]
-
-
-def derive(forward: Binding, backwards: Sequence[tuple[str, Binding]]) -> Derivative:
+def derive(forward: Binding, backwards: Sequence[tuple[str, Binding]]) -> tuple[BackwardCall, ...]:
     """Pair the operands of `forward` with those of `backwards`, (module, binding) each.
 
     Raises
@@ -108,21 +90,7 @@ def derive(forward: Binding, backwards: Sequence[tuple[str, Binding]]) -> Deriva
                     f"{computed[gradient.input]} and one of {call.module}"
                 )
             computed[gradient.input] = call.module
-    reads = [read for call in calls for read in call.reads]
-    forwarded = {read.forward for read in reads}
-    outputs = [argument.name for argument in forward.operands if argument.role == "output"]
-    arriving = sorted(
-        {read.arriving for read in reads if read.arriving},
-        key=lambda item: (outputs.index(item.output), item.dim, item.stride, item.offset),
-    )
-    names = number_names(f"d_{item.output}" for item in arriving)
-    return Derivative(
-        saved=tuple(a.name for a in forward.operands if a.name in forwarded),
-        scalars=tuple(a.argument for a in forward.scalars if a.argument in forwarded),
-        arriving=tuple(zip(names, arriving, strict=True)),
-        undefined=tuple(o for o in outputs if o not in {item.output for item in arriving}),
-        calls=calls,
-    )
+    return calls
 
 
 def _call(forward: Binding, module: str, backward: Binding) -> BackwardCall:
@@ -142,8 +110,7 @@ def _call(forward: Binding, module: str, backward: Binding) -> BackwardCall:
             continue
         [(other, is_gradient)] = found
         if argument.role == "output":
-            position = [a.name for a in forward.operands].index(other.name)
-            gradients.append(Gradient(other.name, position, memory_order(other)))
+            gradients.append(Gradient(other.name, memory_order(other)))
         elif is_gradient:
             reads.append(Read(arriving=_arriving(other, argument)))
         else:

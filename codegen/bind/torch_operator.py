@@ -23,11 +23,9 @@ DTYPES = {name: (row.torch, row.pack) for name, row in DATA_TYPES.items() if row
 # Names of an emitted file besides its two functions. Parameters cannot meet them: those begin with
 # a letter, in lower case, and no function that has them uses a name without an underscore.
 _OWN_NAMES = """
-    Any Tensor annotations import_module torch
-    _IS_OLD _LIBRARY _MODULE _OPERATOR _OPERATOR_OUT _TAGS _allocate _arrived _as_passed _backward
-    _check_detached _fake _fake_out _increment_version _kernel _kernel_out _key _launch _library
-    _refuse _setup_context _sibling
-    RuntimeError all any float getattr hasattr int len list next range sorted str tuple zip
+    Arriving Backward Library Output Tensor register_operators torch
+    _LIBRARY _OPERATOR _OPERATOR_OUT
+    float int tuple
 """
 # What a schema cannot call an operator, and what a namespace has besides operators.
 _TAKEN = frozenset([*_OWN_NAMES.split(), "Ellipsis", "name"])
@@ -131,7 +129,7 @@ def make_operator(binding: Binding, module: str, namespace: str) -> Operator:
     EmitError
         The file could not be called so, or PyTorch cannot hold an output.
     """
-    if module in _TAKEN or module.startswith(("__", "_BACKWARD_")):
+    if module in _TAKEN or module.startswith("__"):
         raise EmitError(f"module name: --torch needs another one than {module}, which is taken")
     inputs = tuple(argument for argument in binding.operands if argument.role == "input")
     outputs = tuple(argument for argument in binding.operands if argument.role == "output")

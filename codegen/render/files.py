@@ -42,13 +42,10 @@ def render_modules(
     if namespace is None:
         return files
     _check_names(every)
-    derivative = None
-    if backwards:
-        derivative = derive(module.binding, [(one.module, one.binding) for one in backwards])
+    calls = derive(module.binding, [(one.module, one.binding) for one in backwards])
     for one in every:
         operator = make_operator(one.binding, one.module, namespace)
-        gradients = derivative if one is module else None
-        files |= render_torch(operator, gradients, one.binding, one.source)
+        files |= render_torch(operator, calls if one is module else (), one.binding, one.source)
     return files
 
 

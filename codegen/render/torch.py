@@ -1,29 +1,154 @@
-"""Operator (+ Derivative) → {NAME_torch.py: text}: fills the template, decides nothing."""
+"""Operator (+ BackwardCalls) → {NAME_torch.py: text}: fills the template, decides nothing."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding
-from cudnn_bindgen.codegen.bind.torch_autograd import BackwardCall, Derivative, Read
+from cudnn_bindgen.codegen.bind.torch_autograd import Arriving, BackwardCall, Read
 from cudnn_bindgen.codegen.bind.torch_operator import DTYPES, Operator, Output, Parameter
 from cudnn_bindgen.codegen.render.module import fill_template
 from cudnn_bindgen.codegen.render.view import describe_nodes, docstring_row
-from cudnn_bindgen.codegen.text import literal, shorten, wrap_literal
+from cudnn_bindgen.codegen.text import (
+    Brackets,
+    Piece,
+    align,
+    join_sizes,
+    lay_out,
+    literal,
+    pieces,
+    shorten,
+)
+
+
+@dataclass(frozen=True)
+class TorchFile:
+    """NAME_torch.py before it is text; `calls` are its backward modules."""
+
+    operator: Operator
+    calls: tuple[BackwardCall, ...]
+    binding: Binding
+    graph_file: str
+
+    version = __version__
+
+    @property
+    def fingerprint(self) -> str:
+        """The graph's."""
+        return self.binding.fingerprint
+
+    @property
+    def source(self) -> str:
+        """Base name of the graph file."""
+        return shorten(self.graph_file, 60)
+
+    @property
+    def title(self) -> str:
+        """The nodes."""
+        return docstring_row(describe_nodes(self.binding), 60)
+
+    @property
+    def table(self) -> list[str]:
+        """The operands and scalars, as lines."""
+        operator = self.operator
+        rows = [
+            ("argument", "role", "dtype", "dim", "stride"),
+            *(_input_row(argument) for argument in operator.inputs),
+            *(_row(one.name, "output", one.dtype, one) for one in operator.outputs),
+            *((scalar.name, "scalar", scalar.python_type, "", "") for scalar in operator.scalars),
+        ]
+        return [docstring_row(row) for row in align(rows)]
+
+    @property
+    def namespace(self) -> str:
+        """Where the operators are, as a literal."""
+        return literal(self.operator.namespace)
+
+    @property
+    def schema(self) -> list[str]:
+        """The operator that returns its outputs, as lines."""
+        return _literals(self.operator.schema)
+
+    @property
+    def schema_out(self) -> list[str]:
+        """The operator that writes outputs which are given, as lines."""
+        return _literals(self.operator.schema_out)
+
+    @property
+    def outputs(self) -> list[str]:
+        """What PyTorch allocates for each, as lines."""
+        return [line for one in self.operator.outputs for line in lay_out(_output(one), 8, ",")]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the graph computes nothing."""
+        return self.operator.is_empty
+
+    @property
+    def backwards(self) -> list[str]:
+        """The backward modules, as lines."""
+        return [line for call in self.calls for line in lay_out(_backward(call), 8, ",")]
+
+    @property
+    def function(self) -> list[str]:
+        """The function that returns its outputs, as lines of its head."""
+        return self._head(self.operator.module, self._inputs, self.returned)
+
+    @property
+    def function_out(self) -> list[str]:
+        """The function that writes outputs which are given, as lines of its head."""
+        return self._head(f"{self.operator.module}_out", self._operands, "None")
+
+    @property
+    def returned(self) -> str:
+        """The type of the outputs."""
+        count = len(self.operator.outputs)
+        if count == 1:
+            return "Tensor"
+        # As many as fit a line.
+        return f"tuple[{', '.join(['Tensor'] * count)}]" if count <= 6 else "tuple[Tensor, ...]"
+
+    @property
+    def call(self) -> list[str]:
+        """The call of the operator that returns its outputs, as lines."""
+        start = f"_outputs: {self.returned} = _OPERATOR("
+        return lay_out(Brackets(start, self._inputs + self._scalars, ")"), 4)
+
+    @property
+    def call_out(self) -> list[str]:
+        """The call of the operator that writes outputs which are given, as lines."""
+        return lay_out(Brackets("_OPERATOR_OUT(", self._operands + self._scalars, ")"), 4)
+
+    @property
+    def _inputs(self) -> list[str]:
+        return [argument.name for argument in self.operator.inputs]
+
+    @property
+    def _operands(self) -> list[str]:
+        return self._inputs + [output.name for output in self.operator.outputs]
+
+    @property
+    def _scalars(self) -> list[str]:
+        return [scalar.name for scalar in self.operator.scalars]
+
+    def _head(self, name: str, tensors: list[str], returned: str) -> list[str]:
+        scalars = [_parameter(scalar) for scalar in self.operator.scalars]
+        parameters = [f"{tensor}: Tensor" for tensor in tensors]
+        parameters += ["*", *scalars] if scalars else []
+        return lay_out(Brackets(f"def {name}(", parameters, f") -> {returned}:"))
 
 
 def render_torch(
-    operator: Operator, derivative: Derivative | None, binding: Binding, source: str
+    operator: Operator, calls: tuple[BackwardCall, ...], binding: Binding, source: str
 ) -> dict[str, str]:
     """Render a module's operators.
 
     Parameters
     ----------
-    operator, derivative
-        What to emit; None where no gradients are computed.
+    operator, calls
+        What to emit, and its backward modules; none where no gradients are computed.
     binding
         The module's binding.
     source
@@ -34,209 +159,55 @@ def render_torch(
     dict
         ``{"NAME_torch.py": text}``, pure ASCII, the same bytes on every run and every machine.
     """
-    fields = _fields(operator) | {
-        "calls": [],
-        "fingerprint": binding.fingerprint,
-        "source": shorten(source, 60),
-        "table": [docstring_row(row) for row in _table(operator)],
-        "title": docstring_row(describe_nodes(binding), 60),
-        "version": __version__,
-    }
-    if derivative is not None:
-        fields |= _derivative_fields(operator, derivative)
-    return {f"{operator.module}_torch.py": fill_template("torch.py.jinja", fields)}
+    view = TorchFile(operator, calls, binding, source)
+    return {f"{operator.module}_torch.py": fill_template("torch.py.jinja", {"file": view})}
 
 
-def _fields(operator: Operator) -> dict[str, Any]:
-    module, namespace = operator.module, operator.namespace
-    count = len(operator.outputs)
-    qualified = f"{namespace}::{module}"
-    return {
-        "first": operator.inputs[0].name,
-        "inputs": [argument.name for argument in operator.inputs],
-        "is_empty": operator.is_empty,
-        "is_single": count == 1,
-        "module": module,
-        "n_operands": len(operator.inputs) + count,
-        "namespace": literal(namespace),
-        "op": literal(module),
-        "op_out": literal(f"{module}_out"),
-        "outputs": [_output(output) for output in operator.outputs],
-        "overload": f"torch.ops.{namespace}.{module}",
-        "overload_out": f"torch.ops.{namespace}.{module}_out",
-        "qualified": literal(qualified),
-        "qualified_out": literal(f"{qualified}_out"),
-        "refusal": _literals(
-            f"{qualified}: no gradient is defined: emit it with --backward (what computes a "
-            "gradient has none of its own)",
-            90,
-        ),
-        "refusal_out": _literals(
-            f"{qualified}_out: expected no tensor that requires gradients: they flow through "
-            f"{qualified} alone",
-            86,
-        ),
-        "returned": _returned(count),
-        "scalars": [_scalar(scalar) for scalar in operator.scalars],
-        "schema": _literals(operator.schema, 93, end=","),
-        "schema_out": _literals(operator.schema_out, 93, end=","),
-        "sibling": literal(module),
-        "star": "" if count == 1 else "*",
-    }
+def _row(name: str, role: str, dtype: str, sizes: Argument | Output) -> tuple[str, ...]:
+    return name, role, dtype, join_sizes(sizes.dim), join_sizes(sizes.stride)
 
 
-def _returned(count: int) -> str:
-    if count == 1:
-        return "Tensor"
-    # As many as fit a line.
-    return f"tuple[{', '.join(['Tensor'] * count)}]" if count <= 6 else "tuple[Tensor, ...]"
-
-
-def _output(output: Output) -> dict[str, str]:
-    return {
-        "name": output.name,
-        "dim": wrap_literal(output.dim, 12, 12),
-        "stride": wrap_literal(output.stride, 12, 12),
-        "dtype": f"torch.{output.dtype}",
-        "zeroed": ".zero_()" if output.is_zeroed else "",
-    }
-
-
-def _scalar(scalar: Parameter) -> dict[str, str]:
-    default = "" if scalar.default is None else f" = {literal(scalar.default)}"
-    return {
-        "name": scalar.name,
-        "python_type": scalar.python_type,
-        "default": default,
-        "schema_default": default if scalar.is_in_schema else "",
-    }
-
-
-def _table(operator: Operator) -> list[str]:
-    rows = [("argument", "role", "dtype", "dim", "stride")]
-    rows += [_input_row(argument) for argument in operator.inputs]
-    rows += [
-        (output.name, "output", output.dtype, _sizes(output.dim), _sizes(output.stride))
-        for output in operator.outputs
-    ]
-    rows += [(scalar.name, "scalar", scalar.python_type, "", "") for scalar in operator.scalars]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
-def _input_row(argument: Argument) -> tuple[str, str, str, str, str]:
+def _input_row(argument: Argument) -> tuple[str, ...]:
     dtype, pack = DTYPES.get(argument.data_type, (argument.data_type, 1))
     dtype = dtype if pack == 1 else argument.data_type  # dims are in cuDNN's elements
-    return argument.name, "input", dtype, _sizes(argument.dim), _sizes(argument.stride)
+    return _row(argument.name, "input", dtype, argument)
 
 
-def _sizes(sizes: tuple[int, ...]) -> str:
-    return ",".join(map(str, sizes))
+def _parameter(scalar: Parameter) -> str:
+    default = "" if scalar.default is None else f" = {literal(scalar.default)}"
+    return f"{scalar.name}: {scalar.python_type}{default}"
 
 
-class _Sources:
-    """Where the emitted functions find tensors and numbers, each as {name, source}."""
-
-    def __init__(self, operator: Operator, derivative: Derivative) -> None:
-        self._derivative = derivative
-        self._outputs = [output.name for output in operator.outputs]
-        self.arguments = [argument.name for argument in operator.inputs]
-        self.arguments += [scalar.name for scalar in operator.scalars]
-        self._arrived = [arriving for _, arriving in derivative.arriving]
-
-    def forward(self, name: str) -> dict[str, str]:
-        """Return an input, output or scalar, for `_setup_context`."""
-        if name in self.arguments:
-            return {"name": name, "source": f"inputs[{self.arguments.index(name)}]"}
-        return {"name": name, "source": f"output{_index(self._outputs, name)}"}
-
-    def gradient(self, output: str) -> str:
-        """Return the gradient of an output, for `_backward`."""
-        return f"gradients[{self._outputs.index(output)}]"
-
-    def read(self, read: Read) -> dict[str, str]:
-        """Return what a backward module is called with."""
-        if read.arriving:
-            index = self._arrived.index(read.arriving)
-            return {"name": self._derivative.arriving[index][0], "source": f"arrived[{index}]"}
-        if read.default is not None:
-            return {"name": "its default", "source": literal(read.default)}
-        kind, names = "saved", self._derivative.saved
-        if read.forward not in names:
-            kind, names = "scalars", self._derivative.scalars
-        return {"name": read.forward, "source": f"{kind}[{names.index(read.forward)}]"}
+def _output(output: Output) -> Brackets:
+    fields: list[Piece] = [literal(output.name), pieces(output.dim), pieces(output.stride)]
+    fields += [f"torch.{output.dtype}", *(["is_zeroed=True"] if output.is_zeroed else [])]
+    return Brackets("Output(", fields, ")")
 
 
-def _index(names: Sequence[str], name: str) -> str:
-    """Return the subscript of one of several; what is alone comes without a tuple."""
-    return "" if len(names) == 1 else f"[{names.index(name)}]"
+def _backward(call: BackwardCall) -> Brackets:
+    reads = Brackets("reads=[", [_read(read) for read in call.reads], "]")
+    gradients = [f"{literal(one.input)}: {literal(one.order)}" for one in call.gradients]
+    fields: list[Piece] = [literal(call.module), reads, Brackets("gradients={", gradients, "}")]
+    return Brackets("Backward(", fields, ")")
 
 
-def _derivative_fields(operator: Operator, derivative: Derivative) -> dict[str, Any]:
-    sources = _Sources(operator, derivative)
-    forms = [gradient.input for call in derivative.calls for gradient in call.gradients]
-    return {
-        "calls": [
-            _call(operator.namespace, number, call, sources, forms)
-            for number, call in enumerate(derivative.calls)
-        ],
-        "derivative": {
-            "saved": [sources.forward(name) for name in derivative.saved],
-            "scalars": [sources.forward(name) for name in derivative.scalars],
-            "forms": [sources.forward(name) for name in forms],
-            "undefined": [
-                {"name": literal(name), "source": sources.gradient(name)}
-                for name in derivative.undefined
-            ],
-            "arriving": [
-                {
-                    "name": name,
-                    "source": sources.gradient(arriving.output),
-                    "dim": wrap_literal(arriving.dim, 12, 12),
-                    "stride": wrap_literal(arriving.stride, 12, 12),
-                    "dtype": f"torch.{DTYPES[arriving.data_type][0]}",
-                    "offset": arriving.offset,
-                }
-                for name, arriving in derivative.arriving
-            ],
-            "n_arguments": len(sources.arguments),
-        },
-    }
+def _read(read: Read) -> Piece:
+    if read.arriving:
+        return _arriving(read.arriving)
+    return literal(read.forward or read.default)
 
 
-def _call(
-    namespace: str, number: int, call: BackwardCall, sources: _Sources, forms: list[str]
-) -> dict[str, Any]:
-    names = [gradient.input for gradient in call.gradients]
-    return {
-        "module": call.module,
-        "fingerprint": call.fingerprint,
-        "sibling": literal(f"{call.module}_torch"),
-        "overload": f"torch.ops.{namespace}.{call.module}",
-        "source": f"_BACKWARD_{number}",
-        "positions": literal(tuple(gradient.position for gradient in call.gradients)),
-        "arguments": [sources.read(read) for read in call.reads],
-        "gradients": [
-            {
-                "name": literal(gradient.input),
-                "position": gradient.position,
-                "source": f"computed{_index(names, gradient.input)}",
-                "order": literal(gradient.order),
-                "form": f"forms[{forms.index(gradient.input)}]",
-            }
-            for gradient in call.gradients
-        ],
-    }
+def _arriving(one: Arriving) -> Brackets:
+    fields: list[Piece] = [literal(one.output), pieces(one.dim), pieces(one.stride)]
+    fields += [f"torch.{DTYPES[one.data_type][0]}", str(one.offset)]
+    return Brackets("Arriving(", fields, ")")
 
 
-def _literals(text: str, width: int, end: str = "") -> list[str]:
-    """Return string literals, one a line, that side by side mean `text`."""
+def _literals(text: str) -> list[str]:
+    """Return an argument, as string literals that side by side mean `text`, one a line."""
     lines = textwrap.wrap(
-        text, width, break_long_words=False, break_on_hyphens=False, drop_whitespace=False
+        text, 93, break_long_words=False, break_on_hyphens=False, drop_whitespace=False
     )
     literals = [literal(line) for line in lines]
-    literals[-1] += end
+    literals[-1] += ","
     return literals

@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudnn_bindgen.codegen.text import (
+    Brackets,
     hex_literal,
+    lay_out,
     literal,
+    pieces,
     printable,
     quoted,
     shorten,
     wrap_bytes,
-    wrap_literal,
 )
 
 ANY_TEXT = st.text(st.characters())  # surrogates too: file names may have them
@@ -127,24 +129,33 @@ def test_wrapped_bytes_fill_their_lines() -> None:
 SHORT_ITEMS = st.lists(st.integers(-(10**9), 10**9) | st.text("ab'\"\\\n", max_size=9)).map(tuple)
 
 
-@given(SHORT_ITEMS | ANY_TEXT, st.integers(0, 60))
-def test_wrapped_literals_mean_the_value_and_keep_to_their_width(value: Any, column: int) -> None:
-    source = wrap_literal(value, column)
-    first, *rest = source.split("\n")
-    assert source.endswith(",")
-    assert evaluate(source.removesuffix(",")) == value
-    assert all(len(line) <= 100 for line in [" " * column + first, *rest])
-    assert all(is_plain_line(line) for line in [first, *rest])
+@given(SHORT_ITEMS, st.integers(0, 60))
+def test_code_that_is_laid_out_means_the_value_and_keeps_to_its_width(
+    value: Any, indent: int
+) -> None:
+    lines = lay_out(pieces(value), indent, ",")
+    assert all(line.startswith(" " * indent) and len(line) <= 100 for line in lines)
+    assert all(is_plain_line(line) for line in lines)
+    assert evaluate("".join(lines).strip().removesuffix(",")) == value
 
 
-def test_wrapped_literals_stay_on_the_line_if_they_fit() -> None:
-    assert wrap_literal("x", 10) == '"x",'
-    assert wrap_literal(("x",), 10) == '("x",),'
-    assert wrap_literal("x" * 87, 10) == f'"{"x" * 87}",'
-    assert wrap_literal("x" * 88, 10) == f'(\n        "{"x" * 88}"\n    ),'
+CALL = Brackets("f(", ["a", Brackets("b=[", ["1", "22"], "]")], ") -> c:")
 
 
-def test_wrapped_tuples_have_whole_items_on_lines_of_their_own() -> None:
-    assert wrap_literal(("ab", "cd", "ef"), 0, indent=0, width=14) == (
-        '(\n    "ab",\n    "cd",\n    "ef",\n),'
-    )
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (21, "f(a, b=[1, 22]) -> c:"),
+        (20, "f(\n    a, b=[1, 22]\n) -> c:"),
+        (16, "f(\n    a, b=[1, 22]\n) -> c:"),
+        (15, "f(\n    a,\n    b=[1, 22],\n) -> c:"),
+        (13, "f(\n    a,\n    b=[\n        1,\n        22,\n    ],\n) -> c:"),
+    ],
+)
+def test_code_is_laid_out_as_formatters_do(width: int, expected: str) -> None:
+    assert "\n".join(lay_out(CALL, width=width)) == expected
+
+
+def test_a_tuple_has_a_line_for_each_item_or_is_on_one() -> None:
+    assert lay_out(pieces(("x",)), 2, ",") == ['  ("x",),']
+    assert lay_out(pieces((1, 22)), 0, "", 6) == ["(", "    1,", "    22,", ")"]

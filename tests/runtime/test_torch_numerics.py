@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from support.torch_siblings import operators  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from cudnn_bindgen.codegen.bind.binding import Binding  # noqa: E402
+from cudnn_bindgen.runtime import torch_autograd, torch_operator  # noqa: E402
 
 B, H, S, D = 2, 3, 8, 4
 EPSILON = 1e-5
@@ -460,11 +463,57 @@ def test_a_gradient_that_does_not_arrive_is_zero(split: Any) -> None:
         torch.testing.assert_close(x.grad, torch.full_like(x, expected))
 
 
-def test_a_tensor_of_another_size_gets_no_gradient(split: Any) -> None:
+def test_a_tensor_of_another_size_gets_no_gradient() -> None:
     """What `run` takes for a ragged operand, a gradient does not fit."""
     form = torch.Size([5]), (1,)
     with pytest.raises(RuntimeError, match=r"^x: expected 12 elements, as declared, where a grad"):
-        split._as_passed("x", torch.ones(3, 4), (0, 1), form)
+        torch_autograd._as_passed("x", torch.ones(3, 4), (0, 1), form)
+
+
+def test_a_gradient_that_two_modules_read_is_laid_out_once(conv: Any) -> None:
+    x, w = channels_last(IMAGE, 1), channels_last(FILTER, 2)
+    conv.conv(x, w).sum().backward()
+    one, other = (conv.siblings[name].calls[-1][0] for name in ("dgrad", "wgrad"))
+    assert one.data_ptr() == other.data_ptr()
+
+
+def test_what_a_derivative_keeps() -> None:
+    dy = torch_autograd.Arriving("y", (2,), (1,), torch.float64, 2)
+    reads = [dy, "z", "eps", 0.5, "x", float("nan"), dy]
+    found = torch_autograd.derive(
+        [torch_autograd.Backward("b", reads, {"w": (0,)})],
+        [None],
+        ["x", "w", "eps", "y", "z"],
+        n_inputs=2,
+        n_outputs=2,
+    )
+    given = ("x", "w", "eps", "y", "z")
+    assert (found.saved(given), found.scalars(given)) == (("x", "z"), ("eps",))
+    assert (found.n_arguments, found.differentiated) == (3, (1,))
+    assert (found.arriving, found.undefined) == (((0, dy),), ((1, "z"),))
+    assert repr(found.numbers) == "(0.5, nan)"
+    [call] = found.calls
+    known = ("x", "z", "eps", "dy", 0.5, 1.5)
+    assert call.reads(known) == ("dy", "z", "eps", 0.5, "x", 1.5, "dy")
+    assert call.needed((False, True, False)) == (True,)
+    assert call.gradients == (("w", 1, (0,)),)
+
+
+def test_a_file_can_be_loaded_again(split: Any) -> None:
+    """Its operators live as long as its library."""
+    importlib.reload(split)
+    x = torch.ones(3, 4, dtype=torch.float64, requires_grad=True)
+    split.split(x)[0].sum().backward()
+    torch.testing.assert_close(x.grad, torch.full_like(x, 2))
+
+
+def test_a_name_is_taken_once_in_a_namespace(split: Any) -> None:
+    name = split.__name__
+    source = importlib.util.spec_from_file_location(f"copy_of_{name}", split.__file__)
+    assert source
+    assert source.loader
+    with pytest.raises(RuntimeError, match=rf"(?s)split.*{name}\.py"):
+        source.loader.exec_module(importlib.util.module_from_spec(source))
 
 
 def test_without_a_backward_graph_backward_raises(tmp_path: Path) -> None:
@@ -489,6 +538,20 @@ def test_the_workspace_is_pytorchs(split: Any) -> None:
     assert (workspace.dtype, workspace.numel(), workspace.device) == (torch.uint8, 100, x.device)
 
 
+def kernels_of(sibling: Any) -> torch_operator._Kernels:
+    return torch_operator._Kernels(
+        name="ns::split",
+        module=sibling,
+        outputs=(),
+        zeroed=(),
+        n_inputs=1,
+        n_operands=3,
+        scalars=(),
+        defaults=(),
+        is_empty=False,
+    )
+
+
 def test_pytorch_without_the_exchange_api(split: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Older ones hand over nothing that requires gradients, and `run` cannot ask for the stream."""
 
@@ -498,12 +561,12 @@ def test_pytorch_without_the_exchange_api(split: Any, monkeypatch: pytest.Monkey
     class Stream:
         cuda_stream = 77
 
-    monkeypatch.setattr(split, "_IS_OLD", True)
+    monkeypatch.setattr(torch_operator, "_IS_OLD", True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "current_stream", Stream)
     operands = [torch.ones(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    split._launch(Device(), *operands)
     sibling = split.siblings["split"]
+    kernels_of(sibling).launch(Device(), tuple(operands), {})
     assert sibling.keywords[-1]["stream"] == 77
     assert not any(operand.requires_grad for operand in sibling.calls[-1])
 
@@ -529,7 +592,8 @@ def test_the_tensors_device_is_made_current(split: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
     monkeypatch.setattr(torch.cuda, "device", Guard)
     monkeypatch.setattr(sibling, "workspace_size", lambda: seen.append(current[0]) or 0)
-    split._launch(Device(), *(torch.ones(3, 4, dtype=torch.float64) for _ in range(3)))
+    operands = tuple(torch.ones(3, 4, dtype=torch.float64) for _ in range(3))
+    kernels_of(sibling).launch(Device(), operands, {})
     assert seen == [3]
     assert current == [0]
     assert len(sibling.calls) == 1

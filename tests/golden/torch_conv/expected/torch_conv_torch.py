@@ -13,260 +13,41 @@ Gradients by backward_dgrad, graph cdff930f146528c45f115d8d6c2c1c81.
 Gradients by backward_wgrad, graph 635686a3fb3e1d43fffa032d21f604d9.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import Any
-
 import torch
+from cudnn_bindgen.runtime.torch_autograd import Arriving, Backward
+from cudnn_bindgen.runtime.torch_operator import Library, Output, register_operators
 from torch import Tensor
 
-
-def _sibling(name: str) -> Any:
-    """Import what stands beside this file: in its package, or on the path."""
-    return import_module(f".{name}" if __package__ else name, __package__ or None)
-
-
-_MODULE = _sibling("torch_conv")
-_TAGS = (
-    torch.Tag.pt2_compliant_tag,
-    # Compiled code hands over the layouts that eager code would; torch before 2.8 has the second.
-    getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),
-)
-# Before torch 2.10 there is no DLPack exchange API, which tells `run` torch's current stream.
-_IS_OLD = not hasattr(Tensor, "__dlpack_c_exchange_api__")
-_increment_version = torch.autograd.graph.increment_version
-
-_library: Any = torch.library  # not all of it has types
-_LIBRARY = _library.Library("cudnn_bindgen", "FRAGMENT")
-_LIBRARY.define(
+_LIBRARY = Library("cudnn_bindgen", "FRAGMENT")
+_OPERATOR, _OPERATOR_OUT = register_operators(
+    _LIBRARY,
+    __package__,
     "torch_conv(Tensor image, Tensor w) -> Tensor",
-    tags=_TAGS,
-)
-_LIBRARY.define(
     "torch_conv_out(Tensor image, Tensor w, Tensor(a0!) y) -> ()",
-    tags=_TAGS,
-)
-
-
-def _allocate(device: torch.device) -> Tensor:
-    """Return new outputs, as declared."""
-    return torch.empty_strided(
-        (4, 16, 6, 6),
-        (576, 1, 96, 16),
-        dtype=torch.float16,
-        device=device,
-    )
-
-
-def _launch(device: torch.device, /, *operands: Tensor, **scalars: float) -> None:
-    """Enqueue the graph on the current stream of the tensors' device."""
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            _launch(device, *operands, **scalars)
-        return
-    stream = None
-    if _IS_OLD and device.type == "cuda":
-        operands = tuple(operand.detach() for operand in operands)
-        stream = torch.cuda.current_stream().cuda_stream
-    size = _MODULE.workspace_size()
-    # Torch's, so that it belongs to the pool of a CUDA graph that captures this call.
-    workspace = torch.empty(size, dtype=torch.uint8, device=device) if size else None
-    _MODULE.run(*operands, workspace=workspace, stream=stream, **scalars)
-
-
-def _check_detached(*operands: Tensor) -> None:
-    """Refuse to write into given outputs where autograd would have to know."""
-    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-        raise RuntimeError(
-            "cudnn_bindgen::torch_conv_out: expected no tensor that requires gradients: they flow "
-            "through cudnn_bindgen::torch_conv alone"
-        )
-
-
-def _kernel(
-    image: Tensor,
-    w: Tensor,
-) -> Tensor:
-    _outputs = _allocate(image.device)
-    _launch(
-        image.device,
-        image,
-        w,
-        _outputs,
-    )
-    return _outputs
-
-
-def _kernel_out(
-    image: Tensor,
-    w: Tensor,
-    y: Tensor,
-) -> None:
-    _operands = (
-        image,
-        w,
-        y,
-    )
-    _check_detached(*_operands)
-    _launch(
-        image.device,
-        *_operands,
-    )
-    _increment_version(_operands[2:])
-
-
-def _fake(first: Tensor, *rest: Any) -> Tensor:
-    return _allocate(first.device)
-
-
-def _fake_out(*arguments: Any) -> None:
-    operands: tuple[Tensor, ...] = arguments[:3]
-    _check_detached(*operands)
-    _increment_version(operands[2:])
-
-
-_sibling("backward_dgrad_torch")
-_BACKWARD_0: Any = torch.ops.cudnn_bindgen.backward_dgrad.default
-_sibling("backward_wgrad_torch")
-_BACKWARD_1: Any = torch.ops.cudnn_bindgen.backward_wgrad.default
-
-
-def _refuse(name: str, gradient: Tensor | None) -> None:
-    """Raise if a gradient arrives that no backward module takes."""
-    if gradient is not None:
-        raise RuntimeError(
-            f"{name}: expected no gradient, which no backward module takes: use {name}.detach()"
-        )
-
-
-def _arrived(
-    gradient: Tensor | None,
-    dim: tuple[int, ...],
-    stride: tuple[int, ...],
-    dtype: torch.dtype,
-    device: torch.device,
-    offset: int,
-) -> Tensor:
-    """Return an output's gradient as a backward module reads it; zero if none arrived."""
-    if gradient is None:
-        return torch.empty_strided(dim, stride, dtype=dtype, device=device).zero_()
-    gradient = gradient.reshape(dim)
-    strides = zip(dim, stride, gradient.stride(), strict=True)
-    if gradient.storage_offset() % offset == 0 and all(n == 1 or a == b for n, a, b in strides):
-        return gradient
-    return torch.empty_strided(dim, stride, dtype=dtype, device=device).copy_(gradient)
-
-
-def _as_passed(
-    name: str,
-    gradient: Tensor,
-    order: tuple[int, ...],
-    form: tuple[torch.Size, tuple[int, ...]],
-) -> Tensor:
-    """Return an input's gradient in its shape, which may be another view of the same layout."""
-    shape, stride = form
-    if gradient.shape == shape:
-        return gradient
-    if gradient.numel() != shape.numel():
-        raise RuntimeError(
-            f"{name}: expected {gradient.numel()} elements, as declared, where a gradient is "
-            f"computed, got {shape.numel()}"
-        )
-    axes = sorted(range(len(shape)), key=lambda axis: -stride[axis])
-    lying = gradient.permute(order).reshape([shape[axis] for axis in axes])
-    return lying.permute([axes.index(axis) for axis in range(len(shape))])
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(
-        inputs[0],  # image
-        inputs[1],  # w
-    )
-    ctx.forms = (
-        (inputs[0].shape, inputs[0].stride()),  # image
-        (inputs[1].shape, inputs[1].stride()),  # w
-    )
-
-
-def _backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-    results: list[Tensor | None] = [None] * 2
-    device = next((gradient.device for gradient in gradients if gradient is not None), None)
-    if device is None:
-        return tuple(results)
-    saved, forms, needed = ctx.saved_tensors, ctx.forms, ctx.needs_input_grad
-    arrived = (
-        _arrived(
-            gradients[0],  # d_y
-            (4, 16, 6, 6),
-            (576, 1, 96, 16),
-            torch.float16,
-            device,
-            8,
+    outputs=[
+        Output("y", (4, 16, 6, 6), (576, 1, 96, 16), torch.float16),
+    ],
+    backwards=[
+        Backward(
+            "backward_dgrad",
+            reads=[Arriving("y", (4, 16, 6, 6), (576, 1, 96, 16), torch.float16, 8), "w"],
+            gradients={"image": (0, 2, 3, 1)},
         ),
-    )
-    if any(needed[position] for position in (0,)):
-        computed = _BACKWARD_0(
-            arrived[0],  # d_y
-            saved[1],  # w
-        )
-        results[0] = _as_passed(
-            "image",
-            computed,
-            (0, 2, 3, 1),
-            forms[0],
-        )
-    if any(needed[position] for position in (1,)):
-        computed = _BACKWARD_1(
-            arrived[0],  # d_y
-            saved[0],  # image
-        )
-        results[1] = _as_passed(
-            "w",
-            computed,
-            (0, 2, 3, 1),
-            forms[1],
-        )
-    return tuple(results)
-
-
-# CPU, too: `run` says what is wrong with such tensors.
-for _key in ("CUDA", "CPU"):
-    _LIBRARY.impl("torch_conv", _kernel, _key)
-    _LIBRARY.impl("torch_conv_out", _kernel_out, _key)
-torch.library.register_fake("cudnn_bindgen::torch_conv", _fake, lib=_LIBRARY)
-torch.library.register_fake("cudnn_bindgen::torch_conv_out", _fake_out, lib=_LIBRARY)
-torch.library.register_autograd(
-    "cudnn_bindgen::torch_conv",
-    _backward,
-    setup_context=_setup_context,
-    lib=_LIBRARY,
+        Backward(
+            "backward_wgrad",
+            reads=[Arriving("y", (4, 16, 6, 6), (576, 1, 96, 16), torch.float16, 8), "image"],
+            gradients={"w": (0, 2, 3, 1)},
+        ),
+    ],
 )
-_OPERATOR: Any = torch.ops.cudnn_bindgen.torch_conv.default
-_OPERATOR_OUT: Any = torch.ops.cudnn_bindgen.torch_conv_out.default
 
 
-def torch_conv(
-    image: Tensor,
-    w: Tensor,
-) -> Tensor:
+def torch_conv(image: Tensor, w: Tensor) -> Tensor:
     """Return the outputs as new tensors."""
-    _outputs: Tensor = _OPERATOR(
-        image,
-        w,
-    )
+    _outputs: Tensor = _OPERATOR(image, w)
     return _outputs
 
 
-def torch_conv_out(
-    image: Tensor,
-    w: Tensor,
-    y: Tensor,
-) -> None:
+def torch_conv_out(image: Tensor, w: Tensor, y: Tensor) -> None:
     """Write the outputs into tensors that are given."""
-    _OPERATOR_OUT(
-        image,
-        w,
-        y,
-    )
+    _OPERATOR_OUT(image, w, y)

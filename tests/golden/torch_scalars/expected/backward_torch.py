@@ -15,195 +15,31 @@ db        output  bfloat16  1,4  4,1
 eps       scalar  float
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import Any
-
 import torch
+from cudnn_bindgen.runtime.torch_operator import Library, Output, register_operators
 from torch import Tensor
 
-
-def _sibling(name: str) -> Any:
-    """Import what stands beside this file: in its package, or on the path."""
-    return import_module(f".{name}" if __package__ else name, __package__ or None)
-
-
-_MODULE = _sibling("backward")
-_TAGS = (
-    torch.Tag.pt2_compliant_tag,
-    # Compiled code hands over the layouts that eager code would; torch before 2.8 has the second.
-    getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),
-)
-# Before torch 2.10 there is no DLPack exchange API, which tells `run` torch's current stream.
-_IS_OLD = not hasattr(Tensor, "__dlpack_c_exchange_api__")
-_increment_version = torch.autograd.graph.increment_version
-
-_library: Any = torch.library  # not all of it has types
-_LIBRARY = _library.Library("cudnn_bindgen", "FRAGMENT")
-_LIBRARY.define(
+_LIBRARY = Library("cudnn_bindgen", "FRAGMENT")
+_OPERATOR, _OPERATOR_OUT = register_operators(
+    _LIBRARY,
+    __package__,
     "backward(Tensor dy, Tensor x, Tensor w, Tensor mean, Tensor rstd, float eps) -> (Tensor, "
     "Tensor, Tensor)",
-    tags=_TAGS,
-)
-_LIBRARY.define(
     "backward_out(Tensor dy, Tensor x, Tensor w, Tensor mean, Tensor rstd, Tensor(a0!) dx, "
     "Tensor(a1!) dw, Tensor(a2!) db, float eps) -> ()",
-    tags=_TAGS,
+    outputs=[
+        Output("dx", (2, 4), (4, 1), torch.bfloat16),
+        Output("dw", (1, 4), (4, 1), torch.bfloat16),
+        Output("db", (1, 4), (4, 1), torch.bfloat16),
+    ],
 )
-
-
-def _allocate(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return new outputs, as declared."""
-    return (
-        torch.empty_strided(
-            (2, 4),
-            (4, 1),
-            dtype=torch.bfloat16,
-            device=device,
-        ),
-        torch.empty_strided(
-            (1, 4),
-            (4, 1),
-            dtype=torch.bfloat16,
-            device=device,
-        ),
-        torch.empty_strided(
-            (1, 4),
-            (4, 1),
-            dtype=torch.bfloat16,
-            device=device,
-        ),
-    )
-
-
-def _launch(device: torch.device, /, *operands: Tensor, **scalars: float) -> None:
-    """Enqueue the graph on the current stream of the tensors' device."""
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            _launch(device, *operands, **scalars)
-        return
-    stream = None
-    if _IS_OLD and device.type == "cuda":
-        operands = tuple(operand.detach() for operand in operands)
-        stream = torch.cuda.current_stream().cuda_stream
-    size = _MODULE.workspace_size()
-    # Torch's, so that it belongs to the pool of a CUDA graph that captures this call.
-    workspace = torch.empty(size, dtype=torch.uint8, device=device) if size else None
-    _MODULE.run(*operands, workspace=workspace, stream=stream, **scalars)
-
-
-def _check_detached(*operands: Tensor) -> None:
-    """Refuse to write into given outputs where autograd would have to know."""
-    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-        raise RuntimeError(
-            "cudnn_bindgen::backward_out: expected no tensor that requires gradients: they flow "
-            "through cudnn_bindgen::backward alone"
-        )
-
-
-def _kernel(
-    dy: Tensor,
-    x: Tensor,
-    w: Tensor,
-    mean: Tensor,
-    rstd: Tensor,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    _outputs = _allocate(dy.device)
-    _launch(
-        dy.device,
-        dy,
-        x,
-        w,
-        mean,
-        rstd,
-        *_outputs,
-        eps=eps,
-    )
-    return _outputs
-
-
-def _kernel_out(
-    dy: Tensor,
-    x: Tensor,
-    w: Tensor,
-    mean: Tensor,
-    rstd: Tensor,
-    dx: Tensor,
-    dw: Tensor,
-    db: Tensor,
-    eps: float,
-) -> None:
-    _operands = (
-        dy,
-        x,
-        w,
-        mean,
-        rstd,
-        dx,
-        dw,
-        db,
-    )
-    _check_detached(*_operands)
-    _launch(
-        dy.device,
-        *_operands,
-        eps=eps,
-    )
-    _increment_version(_operands[5:])
-
-
-def _fake(first: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _allocate(first.device)
-
-
-def _fake_out(*arguments: Any) -> None:
-    operands: tuple[Tensor, ...] = arguments[:8]
-    _check_detached(*operands)
-    _increment_version(operands[5:])
-
-
-def _backward(*_: Any) -> None:
-    raise RuntimeError(
-        "cudnn_bindgen::backward: no gradient is defined: emit it with --backward (what computes a "
-        "gradient has none of its own)"
-    )
-
-
-# CPU, too: `run` says what is wrong with such tensors.
-for _key in ("CUDA", "CPU"):
-    _LIBRARY.impl("backward", _kernel, _key)
-    _LIBRARY.impl("backward_out", _kernel_out, _key)
-torch.library.register_fake("cudnn_bindgen::backward", _fake, lib=_LIBRARY)
-torch.library.register_fake("cudnn_bindgen::backward_out", _fake_out, lib=_LIBRARY)
-torch.library.register_autograd(
-    "cudnn_bindgen::backward",
-    _backward,
-    lib=_LIBRARY,
-)
-_OPERATOR: Any = torch.ops.cudnn_bindgen.backward.default
-_OPERATOR_OUT: Any = torch.ops.cudnn_bindgen.backward_out.default
 
 
 def backward(
-    dy: Tensor,
-    x: Tensor,
-    w: Tensor,
-    mean: Tensor,
-    rstd: Tensor,
-    *,
-    eps: float,
+    dy: Tensor, x: Tensor, w: Tensor, mean: Tensor, rstd: Tensor, *, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the outputs as new tensors."""
-    _outputs: tuple[Tensor, Tensor, Tensor] = _OPERATOR(
-        dy,
-        x,
-        w,
-        mean,
-        rstd,
-        eps,
-    )
+    _outputs: tuple[Tensor, Tensor, Tensor] = _OPERATOR(dy, x, w, mean, rstd, eps)
     return _outputs
 
 
@@ -220,14 +56,4 @@ def backward_out(
     eps: float,
 ) -> None:
     """Write the outputs into tensors that are given."""
-    _OPERATOR_OUT(
-        dy,
-        x,
-        w,
-        mean,
-        rstd,
-        dx,
-        dw,
-        db,
-        eps,
-    )
+    _OPERATOR_OUT(dy, x, w, mean, rstd, dx, dw, db, eps)

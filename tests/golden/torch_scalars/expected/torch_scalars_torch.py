@@ -15,294 +15,46 @@ eps       scalar  float
 Gradients by backward, graph db0dd507b23b5048d6eb62c978c343d7.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import Any
-
 import torch
+from cudnn_bindgen.runtime.torch_autograd import Arriving, Backward
+from cudnn_bindgen.runtime.torch_operator import Library, Output, register_operators
 from torch import Tensor
 
-
-def _sibling(name: str) -> Any:
-    """Import what stands beside this file: in its package, or on the path."""
-    return import_module(f".{name}" if __package__ else name, __package__ or None)
-
-
-_MODULE = _sibling("torch_scalars")
-_TAGS = (
-    torch.Tag.pt2_compliant_tag,
-    # Compiled code hands over the layouts that eager code would; torch before 2.8 has the second.
-    getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),
-)
-# Before torch 2.10 there is no DLPack exchange API, which tells `run` torch's current stream.
-_IS_OLD = not hasattr(Tensor, "__dlpack_c_exchange_api__")
-_increment_version = torch.autograd.graph.increment_version
-
-_library: Any = torch.library  # not all of it has types
-_LIBRARY = _library.Library("cudnn_bindgen", "FRAGMENT")
-_LIBRARY.define(
+_LIBRARY = Library("cudnn_bindgen", "FRAGMENT")
+_OPERATOR, _OPERATOR_OUT = register_operators(
+    _LIBRARY,
+    __package__,
     "torch_scalars(Tensor x, Tensor w, Tensor b, float eps=9.999999747378752e-06) -> (Tensor, "
     "Tensor, Tensor)",
-    tags=_TAGS,
-)
-_LIBRARY.define(
     "torch_scalars_out(Tensor x, Tensor w, Tensor b, Tensor(a0!) y, Tensor(a1!) mean, Tensor(a2!) "
     "rstd, float eps=9.999999747378752e-06) -> ()",
-    tags=_TAGS,
+    outputs=[
+        Output("y", (2, 4), (4, 1), torch.bfloat16),
+        Output("mean", (2, 1), (1, 1), torch.float32),
+        Output("rstd", (2, 1), (1, 1), torch.float32),
+    ],
+    backwards=[
+        Backward(
+            "backward",
+            reads=[
+                Arriving("y", (2, 4), (1, 2), torch.bfloat16, 8),
+                "x",
+                "w",
+                "mean",
+                "rstd",
+                "eps",
+            ],
+            gradients={"x": (0, 1), "w": (0, 1), "b": (0, 1)},
+        ),
+    ],
 )
-
-
-def _allocate(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return new outputs, as declared."""
-    return (
-        torch.empty_strided(
-            (2, 4),
-            (4, 1),
-            dtype=torch.bfloat16,
-            device=device,
-        ),
-        torch.empty_strided(
-            (2, 1),
-            (1, 1),
-            dtype=torch.float32,
-            device=device,
-        ),
-        torch.empty_strided(
-            (2, 1),
-            (1, 1),
-            dtype=torch.float32,
-            device=device,
-        ),
-    )
-
-
-def _launch(device: torch.device, /, *operands: Tensor, **scalars: float) -> None:
-    """Enqueue the graph on the current stream of the tensors' device."""
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            _launch(device, *operands, **scalars)
-        return
-    stream = None
-    if _IS_OLD and device.type == "cuda":
-        operands = tuple(operand.detach() for operand in operands)
-        stream = torch.cuda.current_stream().cuda_stream
-    size = _MODULE.workspace_size()
-    # Torch's, so that it belongs to the pool of a CUDA graph that captures this call.
-    workspace = torch.empty(size, dtype=torch.uint8, device=device) if size else None
-    _MODULE.run(*operands, workspace=workspace, stream=stream, **scalars)
-
-
-def _check_detached(*operands: Tensor) -> None:
-    """Refuse to write into given outputs where autograd would have to know."""
-    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-        raise RuntimeError(
-            "cudnn_bindgen::torch_scalars_out: expected no tensor that requires gradients: they "
-            "flow through cudnn_bindgen::torch_scalars alone"
-        )
-
-
-def _kernel(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor,
-    eps: float = 9.999999747378752e-06,
-) -> tuple[Tensor, Tensor, Tensor]:
-    _outputs = _allocate(x.device)
-    _launch(
-        x.device,
-        x,
-        w,
-        b,
-        *_outputs,
-        eps=eps,
-    )
-    return _outputs
-
-
-def _kernel_out(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor,
-    y: Tensor,
-    mean: Tensor,
-    rstd: Tensor,
-    eps: float = 9.999999747378752e-06,
-) -> None:
-    _operands = (
-        x,
-        w,
-        b,
-        y,
-        mean,
-        rstd,
-    )
-    _check_detached(*_operands)
-    _launch(
-        x.device,
-        *_operands,
-        eps=eps,
-    )
-    _increment_version(_operands[3:])
-
-
-def _fake(first: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _allocate(first.device)
-
-
-def _fake_out(*arguments: Any) -> None:
-    operands: tuple[Tensor, ...] = arguments[:6]
-    _check_detached(*operands)
-    _increment_version(operands[3:])
-
-
-_sibling("backward_torch")
-_BACKWARD_0: Any = torch.ops.cudnn_bindgen.backward.default
-
-
-def _refuse(name: str, gradient: Tensor | None) -> None:
-    """Raise if a gradient arrives that no backward module takes."""
-    if gradient is not None:
-        raise RuntimeError(
-            f"{name}: expected no gradient, which no backward module takes: use {name}.detach()"
-        )
-
-
-def _arrived(
-    gradient: Tensor | None,
-    dim: tuple[int, ...],
-    stride: tuple[int, ...],
-    dtype: torch.dtype,
-    device: torch.device,
-    offset: int,
-) -> Tensor:
-    """Return an output's gradient as a backward module reads it; zero if none arrived."""
-    if gradient is None:
-        return torch.empty_strided(dim, stride, dtype=dtype, device=device).zero_()
-    gradient = gradient.reshape(dim)
-    strides = zip(dim, stride, gradient.stride(), strict=True)
-    if gradient.storage_offset() % offset == 0 and all(n == 1 or a == b for n, a, b in strides):
-        return gradient
-    return torch.empty_strided(dim, stride, dtype=dtype, device=device).copy_(gradient)
-
-
-def _as_passed(
-    name: str,
-    gradient: Tensor,
-    order: tuple[int, ...],
-    form: tuple[torch.Size, tuple[int, ...]],
-) -> Tensor:
-    """Return an input's gradient in its shape, which may be another view of the same layout."""
-    shape, stride = form
-    if gradient.shape == shape:
-        return gradient
-    if gradient.numel() != shape.numel():
-        raise RuntimeError(
-            f"{name}: expected {gradient.numel()} elements, as declared, where a gradient is "
-            f"computed, got {shape.numel()}"
-        )
-    axes = sorted(range(len(shape)), key=lambda axis: -stride[axis])
-    lying = gradient.permute(order).reshape([shape[axis] for axis in axes])
-    return lying.permute([axes.index(axis) for axis in range(len(shape))])
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(
-        inputs[0],  # x
-        inputs[1],  # w
-        output[1],  # mean
-        output[2],  # rstd
-    )
-    ctx.scalars = (
-        inputs[3],  # eps
-    )
-    ctx.forms = (
-        (inputs[0].shape, inputs[0].stride()),  # x
-        (inputs[1].shape, inputs[1].stride()),  # w
-        (inputs[2].shape, inputs[2].stride()),  # b
-    )
-
-
-def _backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-    results: list[Tensor | None] = [None] * 4
-    device = next((gradient.device for gradient in gradients if gradient is not None), None)
-    if device is None:
-        return tuple(results)
-    _refuse("mean", gradients[1])
-    _refuse("rstd", gradients[2])
-    saved, forms, needed = ctx.saved_tensors, ctx.forms, ctx.needs_input_grad
-    scalars = ctx.scalars
-    arrived = (
-        _arrived(
-            gradients[0],  # d_y
-            (2, 4),
-            (1, 2),
-            torch.bfloat16,
-            device,
-            8,
-        ),
-    )
-    if any(needed[position] for position in (0, 1, 2)):
-        computed = _BACKWARD_0(
-            arrived[0],  # d_y
-            saved[0],  # x
-            saved[1],  # w
-            saved[2],  # mean
-            saved[3],  # rstd
-            scalars[0],  # eps
-        )
-        results[0] = _as_passed(
-            "x",
-            computed[0],
-            (0, 1),
-            forms[0],
-        )
-        results[1] = _as_passed(
-            "w",
-            computed[1],
-            (0, 1),
-            forms[1],
-        )
-        results[2] = _as_passed(
-            "b",
-            computed[2],
-            (0, 1),
-            forms[2],
-        )
-    return tuple(results)
-
-
-# CPU, too: `run` says what is wrong with such tensors.
-for _key in ("CUDA", "CPU"):
-    _LIBRARY.impl("torch_scalars", _kernel, _key)
-    _LIBRARY.impl("torch_scalars_out", _kernel_out, _key)
-torch.library.register_fake("cudnn_bindgen::torch_scalars", _fake, lib=_LIBRARY)
-torch.library.register_fake("cudnn_bindgen::torch_scalars_out", _fake_out, lib=_LIBRARY)
-torch.library.register_autograd(
-    "cudnn_bindgen::torch_scalars",
-    _backward,
-    setup_context=_setup_context,
-    lib=_LIBRARY,
-)
-_OPERATOR: Any = torch.ops.cudnn_bindgen.torch_scalars.default
-_OPERATOR_OUT: Any = torch.ops.cudnn_bindgen.torch_scalars_out.default
 
 
 def torch_scalars(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor,
-    *,
-    eps: float = 9.999999747378752e-06,
+    x: Tensor, w: Tensor, b: Tensor, *, eps: float = 9.999999747378752e-06
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the outputs as new tensors."""
-    _outputs: tuple[Tensor, Tensor, Tensor] = _OPERATOR(
-        x,
-        w,
-        b,
-        eps,
-    )
+    _outputs: tuple[Tensor, Tensor, Tensor] = _OPERATOR(x, w, b, eps)
     return _outputs
 
 
@@ -317,12 +69,4 @@ def torch_scalars_out(
     eps: float = 9.999999747378752e-06,
 ) -> None:
     """Write the outputs into tensors that are given."""
-    _OPERATOR_OUT(
-        x,
-        w,
-        b,
-        y,
-        mean,
-        rstd,
-        eps,
-    )
+    _OPERATOR_OUT(x, w, b, y, mean, rstd, eps)
