@@ -148,10 +148,18 @@ def test_what_the_package_offers() -> None:
     }
 
 
-def test_emitted_modules_import_the_runtime_alone() -> None:
-    text = (ROOT / "templates" / "module.pyx.jinja").read_text()
+@pytest.mark.parametrize("name", ["module.pyx.jinja", "torch.py.jinja"])
+def test_emitted_modules_import_the_runtime_alone(name: str) -> None:
+    text = (ROOT / "templates" / name).read_text()
     found = set(re.findall(rf"from ({PACKAGE}[\w.]*) c?import", text))
+    assert found
     assert not {name for name in found if not name.startswith(f"{PACKAGE}.runtime.")}
+
+
+def test_no_other_file_of_the_runtime_imports_that_of_torch_files() -> None:
+    files = {"runtime.torch_operator", "runtime.torch_autograd"}
+    users = {name for path, name in FILES.items() if own_imports(path) & files}
+    assert users == {"runtime.torch_operator"}
 
 
 @pytest.mark.parametrize(
