@@ -9,8 +9,27 @@ from __future__ import annotations
 import binascii
 import marshal
 import zlib
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections import namedtuple
+
+# What type checkers take for true.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NamedTuple
+else:
+
+    class _Record(type):
+        """typing.NamedTuple again: a module's import would take twice as long with `typing`."""
+
+        def __new__(cls, name, bases, body):
+            if not bases:
+                return super().__new__(cls, name, bases, body)
+            fields = tuple(body["__annotations__"])
+            defaults = [body.pop(field) for field in fields if field in body]
+            return type(name, (namedtuple(name, fields, defaults=defaults),), body)
+
+    class NamedTuple(metaclass=_Record):
+        """Base of the records below."""
 
 # What the emitted code and its data were written against; the runtime refuses another number.
 RUNTIME_ABI = 3
