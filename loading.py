@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cudnn_bindgen.codegen.bind.binding import Binding as Bound
 from cudnn_bindgen.codegen.bind.bundle import read_graphs
 from cudnn_bindgen.codegen.bind.data import data_of
 from cudnn_bindgen.codegen.bind.graphs import bind_graphs
@@ -55,6 +56,11 @@ def load(
     options = None
     if symbols or unbounded:
         options = OverrideOptions(tuple(symbols), unbounded)
-    binding = bind_graphs(read_graphs(data, file), options)
     path = Path(file)
-    return Binding(name or shorten(path.stem), RUNTIME_ABI, data_of(binding, path.name))
+    bound = bind_graphs(read_graphs(data, file), options)
+    return serve(bound, name or shorten(path.stem), path.name)
+
+
+def serve(bound: Bound, name: str, source: str) -> Binding:
+    """Return what serves a graph that is bound; messages call it `name`, its file `source`."""
+    return Binding(name, RUNTIME_ABI, data_of(bound, source))

@@ -31,6 +31,7 @@ else:
     class NamedTuple(metaclass=_Record):
         """Base of the records below."""
 
+
 # What the emitted code and its data were written against; the runtime refuses another number.
 RUNTIME_ABI = 3
 

@@ -1,6 +1,7 @@
-"""Emitted text → extension module, in a process of its own for each module.
+"""Emitted text → extension module, by a Python process that compiles one after another.
 
-`cudnn-bindgen build` runs several at once and shows what one printed when it fails.
+Cython takes most of a second to start, and a tenth of that for a module. `cudnn-bindgen build` runs
+several such processes at once and shows what one printed when it fails.
 """
 
 from __future__ import annotations
@@ -8,35 +9,39 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
+import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
+from types import TracebackType
+from typing import IO, cast
 
 import cudnn_bindgen
-from cudnn_bindgen.codegen.output import is_foreign, write_whole
+from cudnn_bindgen.codegen.output import is_foreign
 
-# What the C++ compiler is told unless the environment says otherwise: a module is glue, and
-# compile time counts.
-FLAGS = ("-O2", "-g0")
+# What the C compiler is told unless the environment says otherwise: a module is glue, and compile
+# time counts.
+FLAGS = ("-O1", "-g0")
 
 # Not -m, which imports from the working directory: a copy.py that lies there would be executed.
-_PROGRAM = "import sys; sys.path[:] = {}; from cudnn_bindgen.codegen.compile import main; main()"
+_PROGRAM = "import sys; sys.path[:] = {}; from cudnn_bindgen.codegen.compiler import main; main()"
+
+# What the process prints after each module, before the status.
+END = "\0"
 
 # What else of the environment setuptools hands to compiler and linker.
-_COMMANDS = ("CC", "CXX", "LDCXXSHARED", "LDSHARED")
-_ENVIRONMENT = ("ARCHFLAGS", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", *_COMMANDS)
+COMMANDS = ("CC", "LDSHARED")
+ENVIRONMENT = ("ARCHFLAGS", "CFLAGS", "CPPFLAGS", "LDFLAGS", *COMMANDS)
 
 
 class CompileError(RuntimeError):
-    """Cython or the C++ compiler refused a module; the message is what they printed."""
+    """Cython or the C compiler refused a module; the message is what they printed."""
 
 
 def extension_path(directory: Path, module: str) -> Path:
@@ -46,16 +51,15 @@ def extension_path(directory: Path, module: str) -> Path:
 
 def describe_toolchain() -> list[str]:
     """Return what decides, besides the text, what a module is compiled to here."""
-    given = {name: os.environ.get(name, "") for name in _ENVIRONMENT}
-    built_with = {name: str(sysconfig.get_config_var(name)) for name in _ENVIRONMENT}
-    compilers = {given[name] or built_with[name] for name in ("CC", "CXX")}
+    given = {name: os.environ.get(name, "") for name in ENVIRONMENT}
+    built_with = {name: str(sysconfig.get_config_var(name)) for name in ENVIRONMENT}
     return [
         str(sysconfig.get_config_var("EXT_SUFFIX")),
         sys.version,
         *(importlib.metadata.version(package) for package in ("cython", "setuptools")),
         *FLAGS,
         *(f"{name}={value}" for name, value in [*given.items(), *built_with.items()]),
-        *(_compiler_version(command) for command in sorted(compilers)),
+        _compiler_version(given["CC"] or built_with["CC"]),
     ]
 
 
@@ -85,7 +89,7 @@ def is_fresh(source: Path, directory: Path, environment: str) -> bool:
     except OSError:
         return False
     found = _MARK.search(content)
-    return found is not None and found[0] == _mark(content[: found.start()], source, environment)
+    return found is not None and found[0] == mark(content[: found.start()], source, environment)
 
 
 def foreign_modules(sources: Iterable[Path], directory: Path) -> list[Path]:
@@ -102,7 +106,7 @@ def runtime_digest() -> str:
     """Return a digest of the runtime's code that modules contain, as inline functions."""
     runtime = Path(cudnn_bindgen.__file__).parent / "runtime"
     digest = hashlib.sha256()
-    for path in sorted([*runtime.glob("*.pxd"), *runtime.glob("cpp/*.hpp")]):
+    for path in sorted(runtime.glob("*.pxd")):
         digest.update(f"{path.name}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -112,7 +116,8 @@ def runtime_digest() -> str:
 _MARK = re.compile(rb"\ncudnn-bindgen [0-9a-f]{64} [0-9a-f]{64}\n\Z")
 
 
-def _mark(content: bytes, source: Path, environment: str) -> bytes:
+def mark(content: bytes, source: Path, environment: str) -> bytes:
+    """Return what goes behind a compiled module."""
     made_of, itself = _source_digest(source, environment), hashlib.sha256(content).hexdigest()
     return f"\ncudnn-bindgen {made_of} {itself}\n".encode()
 
@@ -125,46 +130,88 @@ def _source_digest(source: Path, environment: str) -> str:
     return digest.hexdigest()
 
 
-def compile_module(
-    source: Path,
-    directory: Path,
-    on_start: Callable[[subprocess.Popen[str]], object] = lambda process: None,
-) -> Path:
-    """Compile `source` (a .pyx) into `directory` and return the extension module's path.
+class Compiler:
+    """A Python process that compiles one module after another, started by the first.
 
-    `on_start` is given the process that does so, which leads a session of its own.
-
-    Raises
-    ------
-    CompileError
-        With the compiler's own words.
+    As a context it ends the process: when it is left by an exception, at once and with the
+    compilers that it runs.
     """
-    program = _PROGRAM.format(ascii(_search_path()))
-    with subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        [sys.executable, "-c", program, str(source), str(directory)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        # With its compilers it can be ended as one.
-        start_new_session=True,
-    ) as process:
-        try:
-            on_start(process)
-            said = process.communicate()[0]
-        except BaseException:
-            end(process)
-            raise
-    if process.returncode:
-        raise CompileError(said.strip() or f"ended with status {process.returncode}")
-    return extension_path(directory, source.stem)
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._is_ended = False
+
+    def compile(self, source: Path, directory: Path) -> Path:
+        """Compile `source` (a .pyx) into `directory` and return the extension module's path.
+
+        Raises
+        ------
+        CompileError
+            With the compiler's own words.
+        """
+        process = self.start()
+        asked, answered = cast("IO[str]", process.stdin), cast("IO[str]", process.stdout)
+        said: list[str] = []
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and says why below
+            print(json.dumps([str(source), str(directory)]), file=asked, flush=True)
+        for line in answered:
+            before, is_end, status = line.partition(END)
+            said.append(before)
+            if is_end:
+                break
+        else:
+            process.communicate()
+            status = str(process.returncode)
+            self._process = None
+        if int(status):
+            raise CompileError("".join(said).strip() or f"ended with status {int(status)}")
+        return extension_path(directory, source.stem)
+
+    def start(self) -> subprocess.Popen[str]:
+        """Return the process, started unless it runs: it gets ready while others work."""
+        if self._is_ended:
+            raise CompileError("interrupted")
+        if self._process is None:
+            program = _PROGRAM.format(ascii(_search_path()))
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [sys.executable, "-c", program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                # With its compilers it can be ended as one.
+                start_new_session=True,
+            )
+        return self._process
+
+    def end(self) -> None:
+        """End the process and the compilers that it runs. Another thread may be compiling."""
+        self._is_ended = True
+        process = self._process
+        if process is not None and process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+
+    def __enter__(self) -> Compiler:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.end()
+        if self._process is not None:
+            self._process.communicate()
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    """Interrupt a process that `compile_module` started, and the compilers that it runs."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
+def compile_module(source: Path, directory: Path) -> Path:
+    """Compile one module: see `Compiler.compile`."""
+    with Compiler() as compiler:
+        return compiler.compile(source, directory)
 
 
 def _search_path() -> list[str]:
@@ -180,101 +227,3 @@ def _is_here(path: str) -> bool:
     with contextlib.suppress(OSError):
         return Path(path).samefile(os.curdir)
     return False
-
-
-def _compile(source: Path, directory: Path) -> None:
-    # Imported here: it takes most of a second, which only a build needs to spend.
-    from setuptools import Distribution, Extension
-    from setuptools.command.build_ext import build_ext
-
-    with tempfile.TemporaryDirectory() as scratch:
-        # A copy, with nothing beside it: Cython looks there first for what is cimported, even libc.
-        # And what is compiled is what the mark states, whatever happens to the file meanwhile.
-        copy = Path(scratch, "source", source.name)
-        copy.parent.mkdir()
-        for path in (source, source.with_suffix(".pxd")):
-            if path.exists():
-                shutil.copyfile(path, copy.with_name(path.name))
-        module = Extension(
-            source.stem,
-            [str(_cythonize(copy, Path(scratch), source.parent.absolute()))],
-            language="c++",
-            # Of the headers that a caller's `cimport` of ours may need.
-            include_dirs=[str(Path(cudnn_bindgen.__file__).parent / "runtime" / "cpp")],
-            # setuptools puts the environment's own before these; the last one counts.
-            extra_compile_args=[*FLAGS, *shlex.split(os.environ.get("CXXFLAGS", ""))],
-        )
-        command = build_ext(Distribution({"ext_modules": [module]}))
-        command.build_temp = scratch
-        command.build_lib = scratch
-        command.ensure_finalized()
-        command.run()
-        content = extension_path(Path(scratch), source.stem).read_bytes()
-        content += _mark(content, copy, describe_environment())
-    write_whole(extension_path(directory, source.stem), content, 0o777)
-
-
-def _cythonize(source: Path, directory: Path, siblings: Path) -> Path:
-    # Not cythonize(), which prints a traceback when the disk is full.
-    import Cython
-    from Cython.Compiler import Main
-
-    options = Main.CompilationOptions(
-        cplus=True,
-        # Where `cimport` looks: in the folder that holds this package, in Cython's own, and at last
-        # beside the source, for a module that calls another.
-        include_path=[
-            str(Path(cudnn_bindgen.__file__).parent.parent),
-            str(Path(Cython.__file__).parent / "Includes"),
-            str(siblings),
-        ],
-        output_file=str(directory / f"{source.stem}.cpp"),
-    )
-    with _inside(source.parent):
-        # By its name alone, which tracebacks show.
-        done = Main.compile(source.name, options, full_module_name=source.stem)
-    if done.num_errors:
-        sys.exit(1)  # Cython has said why
-    return directory / f"{source.stem}.cpp"
-
-
-@contextlib.contextmanager
-def _inside(directory: Path) -> Iterator[None]:
-    """Work in a folder, and go back: options for compilers may name files from where we are."""
-    before = os.open(os.curdir, os.O_RDONLY)
-    os.chdir(directory)
-    try:
-        yield
-    finally:
-        os.fchdir(before)
-        os.close(before)
-
-
-def main() -> None:
-    """Compile the module that the arguments name, in a process of its own."""
-    from setuptools import errors
-
-    # What ends it, which a process that was started in the background is born to ignore.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        _check_commands()
-        _compile(Path(sys.argv[1]), Path(sys.argv[2]))
-    except (errors.CompileError, errors.LinkError, errors.ExecError, errors.PlatformError) as error:
-        # What the compiler said stands above.
-        sys.exit(str(error))
-    except OSError as error:
-        sys.exit(f"{error.filename or 'error'}: {error.strerror or error}")
-
-
-def _check_commands() -> None:
-    """Say which variable setuptools would not be able to read."""
-    for name in _ENVIRONMENT:
-        given = os.environ.get(name)
-        if given is None:
-            continue
-        try:
-            words = shlex.split(given)
-        except ValueError as error:
-            sys.exit(f"{name}: expected a command line, got {given!r}: {error}")
-        if not words and name in _COMMANDS:
-            sys.exit(f"{name}: expected a command, got nothing")

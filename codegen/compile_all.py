@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from cudnn_bindgen.codegen.compile import (
     CompileError,
-    compile_module,
+    Compiler,
     describe_environment,
-    end,
     is_fresh,
 )
 from cudnn_bindgen.codegen.text import printable
@@ -45,7 +45,7 @@ def compile_all(sources: Iterable[Path], directory: Path, jobs: int | None) -> b
             disable=not (stale and console.is_terminal),
         ) as progress,
         _ending_with_us(),
-        _Compilers(jobs or _cores()) as compilers,
+        _Compilers(min(jobs or _cores(), len(stale))) as compilers,
     ):
         task = progress.add_task("", total=len(stale))
         running = {compilers.start(source, directory): source for source in stale}
@@ -64,31 +64,36 @@ def compile_all(sources: Iterable[Path], directory: Path, jobs: int | None) -> b
 
 
 class _Compilers:
-    """Threads that wait for one compiler process each; left by an exception, they end them all."""
+    """Threads that wait for one compiler each; left by an exception, they end them all."""
 
     def __init__(self, count: int) -> None:
-        self._pool = ThreadPoolExecutor(count)
-        self._processes: list[subprocess.Popen[str]] = []
-        self._is_ended = False
+        self._pool = ThreadPoolExecutor(max(count, 1))
+        self._compilers = [Compiler() for _ in range(count)]
+        self._free: queue.SimpleQueue[Compiler] = queue.SimpleQueue()
 
     def start(self, source: Path, directory: Path) -> Future[Path]:
-        return self._pool.submit(compile_module, source, directory, self._add)
+        return self._pool.submit(self._compile, source, directory)
 
-    def _add(self, process: subprocess.Popen[str]) -> None:
-        self._processes.append(process)
-        if self._is_ended:  # meanwhile
-            end(process)
+    def _compile(self, source: Path, directory: Path) -> Path:
+        compiler = self._free.get()  # as many as there are threads
+        try:
+            return compiler.compile(source, directory)
+        finally:
+            self._free.put(compiler)
 
     def __enter__(self) -> _Compilers:
+        for compiler in self._compilers:
+            self._free.put(compiler)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._is_ended = True
+    def __exit__(self, *raised: Any) -> None:
+        if raised[0] is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-            for process in tuple(self._processes):
-                end(process)
+            for compiler in self._compilers:
+                compiler.end()
         self._pool.shutdown()
+        for compiler in self._compilers:
+            compiler.__exit__(*raised)
 
 
 @contextlib.contextmanager

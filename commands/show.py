@@ -8,8 +8,7 @@ import click
 
 from cudnn_bindgen.codegen.bind.binding import Binding
 from cudnn_bindgen.codegen.bind.graphs import bind_graphs
-from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
-from cudnn_bindgen.codegen.output import write_files
+from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.commands.errors import fail
 from cudnn_bindgen.commands.graphs import read, source_name
@@ -29,7 +28,7 @@ Examples:
 @click.option(
     "--launch",
     is_flag=True,
-    help="Also what a launch record holds; builds the module, needs a GPU.",
+    help="Also what a launch record holds; needs a GPU.",
 )
 @list_option
 @reading_options
@@ -57,27 +56,13 @@ def show(graph: Path, as_json: bool, launch: bool, is_list: bool, reading: ReadO
 
 
 def _describe_launch(graph: Path, binding: Binding) -> list[dict[str, object]]:
-    import importlib.util
-    import tempfile
+    # Not above: it loads the runtime, which nothing else here needs.
+    from cudnn_bindgen.loading import serve
 
-    from cudnn_bindgen.codegen.compile import CompileError, compile_module
-    from cudnn_bindgen.codegen.render.module import render
-
-    module = "binding"  # nobody imports it by its name
-    with tempfile.TemporaryDirectory() as scratch:
-        directory = Path(scratch)
-        write_files(directory, render(binding, module, source_name(graph)))
-        try:
-            compiled = compile_module(directory / f"{module}.pyx", directory)
-        except CompileError as error:
-            fail(f"{graph}: {error}")
-        spec = importlib.util.spec_from_file_location(module, compiled)
-        if spec is None or spec.loader is None:
-            raise EmitError(f"{compiled}: expected an extension module")
-        loaded = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(loaded)
-        try:
-            nodes: list[dict[str, object]] = loaded.launch_nodes()
-        except RuntimeError as error:  # the runtime's errors, which codegen does not import
-            fail(f"{graph}: {error}")
-        return nodes
+    try:
+        nodes: list[dict[str, object]] = serve(
+            binding, "binding", source_name(graph)
+        ).launch_nodes()
+    except RuntimeError as error:  # the runtime's errors, which commands do not import
+        fail(f"{graph}: {error}")
+    return nodes

@@ -98,7 +98,7 @@ cdef class Binding:
         self.keys = Signature(data.names or takes, (None,) * len(takes))
         if data.names:
             self.family = register_family(
-                data.names, [graph.key for graph in data.graphs], self.graphs, data.places)
+                data.names, [graph.key for graph in data.graphs], self.graphs.data(), data.places)
         else:
             self._read_signatures(data.graphs[0], takes)
         self.handle = handle_to(self.family if data.names else self.graphs[0])

@@ -1,9 +1,8 @@
 """What generated modules for several graphs call: functions only, as in graph.pxd."""
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
-from libcpp.vector cimport vector
 
-cdef void* register_family(tuple names, list keys, vector[void*] graphs, tuple places) except NULL
+cdef void* register_family(tuple names, list keys, void** graphs, tuple places) except NULL
 cdef int execute_member(
     void* family, const int64_t* key, void** slots, void* workspace, void* stream
 ) except -1 nogil

@@ -16,8 +16,8 @@ from cudnn_bindgen.runtime.tensors cimport run_member_tensors, run_tensors
 _registered = []
 
 
-cdef void* register_family(tuple names, list keys, vector[void*] graphs, tuple places) except NULL:
-    """Register graphs that a key chooses among: `keys`, ascending, with what they are the keys of.
+cdef void* register_family(tuple names, list keys, void** graphs, tuple places) except NULL:
+    """Register graphs that a key chooses among: `keys`, ascending, and as many graphs.
 
     `names` are those of a key's numbers. `places`: of each number, (slot, axis) of the dims that
     are it.
@@ -30,8 +30,8 @@ cdef void* register_family(tuple names, list keys, vector[void*] graphs, tuple p
     for key in keys:
         for value in key:
             table.keys.push_back(value)
-    table.graphs = graphs
-    for member in range(graphs.size()):
+    for member in range(len(keys)):
+        table.graphs.push_back(graphs[member])
         table.rules.push_back(<TensorRules*>(<Graph*>graphs[member]).tensors)
     for number in places:
         at.clear()

@@ -31,8 +31,8 @@ MAY_IMPORT = {
 }
 # Library → the only files that import it.
 USERS = {
-    "Cython": {"codegen.compile"},
-    "setuptools": {"codegen.compile"},
+    "Cython": {"codegen.compiler"},
+    "setuptools": {"codegen.compiler"},
     "jinja2": {"codegen.render.module"},
     "ubjson": {"codegen.read.dialects.decode"},
     "zipfile": {"codegen.read.archive"},
@@ -44,7 +44,7 @@ USERS = {
     },
     "cudnn": {"frontend.planning.frontend"},
     "torch": {"frontend.planning.cuda", "runtime.torch_autograd", "runtime.torch_operator"},
-    "subprocess": {"codegen.compile", "codegen.compile_all", "frontend.recording.program"},
+    "subprocess": {"codegen.compile", "frontend.recording.program"},
     "cuda": set(),  # the runtime does when it is called
 }
 

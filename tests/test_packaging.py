@@ -32,7 +32,6 @@ OFFLINE = ("--no-build-isolation", "--no-deps", "--no-index")
 # Somebody else's Cython code that uses the runtime, as generated modules do.
 OUTSIDER = '''\
 # cython: language_level=3
-# distutils: language=c++
 from libc.stdint cimport uintptr_t
 from cudnn_bindgen.runtime.arguments cimport address, float32
 from cudnn_bindgen.runtime.graph cimport execute_plan

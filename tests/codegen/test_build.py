@@ -51,13 +51,12 @@ def compiled(builds: Any, here: Path) -> Path:
 
 @pytest.fixture
 def compiler(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Put a script in the place of the C++ compiler."""
+    """Put a script in the place of the C compiler."""
 
     def compiler(text: str) -> None:
-        script = here / "c++"
+        script = here / "cc"
         script.write_text(text)
         script.chmod(0o755)
-        monkeypatch.setenv("CXX", str(script))
         monkeypatch.setenv("CC", str(script))
 
     return compiler
@@ -84,7 +83,7 @@ def test_what_is_compiled_is_said_and_what_is_fresh_is_left(
 def test_a_module_is_fresh_by_what_it_was_made_of(
     compiled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CXXFLAGS", os.environ.get("CXXFLAGS", "-O0"))  # as in conftest.py
+    monkeypatch.setenv("CFLAGS", os.environ.get("CFLAGS", "-O0"))  # as in conftest.py
     source, environment = compiled / "empty.pyx", describe_environment()
     binary = extension_path(compiled, "empty")
 
@@ -119,19 +118,18 @@ def test_the_runtime_and_the_toolchain_are_the_environment(
     assert describe_environment() == found[0]
     runtime = Path(compiling.cudnn_bindgen.__file__).parent / "runtime"
     package = tmp_path / "package"
-    (package / "runtime" / "cpp").mkdir(parents=True)
+    (package / "runtime").mkdir(parents=True)
     (package / "__init__.py").touch()
-    for path in [*runtime.glob("*.pxd"), *runtime.glob("cpp/*.hpp")]:
+    for path in runtime.glob("*.pxd"):
         shutil.copy(path, package / path.relative_to(runtime.parent))
     monkeypatch.setattr(compiling.cudnn_bindgen, "__file__", str(package / "__init__.py"))
     assert describe_environment() == found[0]
-    for name in ("graph.pxd", "cpp/launch_record.hpp"):
-        with (package / "runtime" / name).open("a") as file:
-            file.write("\n")
-        found.append(describe_environment())
+    with (package / "runtime" / "graph.pxd").open("a") as file:
+        file.write("\n")
+    found.append(describe_environment())
     monkeypatch.setenv("CFLAGS", "-O1")
     found.append(describe_environment())
-    assert len({*found}) == 4
+    assert len({*found}) == 3
 
 
 def test_a_failure_is_said_in_the_compilers_words(
@@ -171,7 +169,6 @@ def test_cythons_words(here: Path) -> None:
 def test_no_compiler(
     here: Path, monkeypatch: pytest.MonkeyPatch, value: str, expected: str
 ) -> None:
-    monkeypatch.setenv("CXX", value)
     monkeypatch.setenv("CC", value)
     done = run("a.json", "-d", "out")
     assert done.exit_code == 2
@@ -238,7 +235,7 @@ def test_interrupted(
     (here / "temporary").mkdir()
     compiler(
         '#!/bin/sh\n[ "$1" = --version ] && exit 0\n'
-        f"trap 'rm {here}/running/$$; exit 130' INT\ntouch {here}/running/$$\n"
+        f"trap 'rm {here}/running/$$; exit 143' TERM\ntouch {here}/running/$$\n"
         "while :; do sleep 0.05; done\n"
     )
 
@@ -271,18 +268,13 @@ def test_interrupted(
 
 
 def test_who_is_interrupted_ends_the_compiler(here: Path) -> None:
-    """As Ctrl-C does to a program that calls `accelerate`."""
-    (here / "a.pyx").write_text("# cython: language_level=3\n")
-    started: list[subprocess.Popen[str]] = []
-
-    def interrupt(process: subprocess.Popen[str]) -> None:
-        started.append(process)
+    """As Ctrl-C does to a program that compiles a module."""
+    with pytest.raises(KeyboardInterrupt), compiling.Compiler() as compiler:
+        process = compiler.start()
         raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        compiling.compile_module(here / "a.pyx", here, interrupt)
-    assert started[0].wait(60) != 0
-    assert not extension_path(here, "a").exists()
+    assert process.returncode != 0
+    with pytest.raises(compiling.CompileError, match="interrupted"):
+        compiler.compile(here / "a.pyx", here)
 
 
 def test_two_builds_at_once(here: Path) -> None:

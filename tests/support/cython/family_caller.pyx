@@ -1,5 +1,4 @@
 # cython: language_level=3
-# distutils: language=c++
 """Calls rows's `enqueue` without the GIL, as other people's Cython code would."""
 from libc.stdint cimport int64_t, uintptr_t
 

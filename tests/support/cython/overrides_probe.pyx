@@ -1,5 +1,4 @@
 # cython: language_level=3
-# distutils: language=c++
 """Overrides of operands that a test makes up, without a module emitted for them."""
 from cudnn_bindgen.runtime.graph cimport handle_to, register_graph
 from cudnn_bindgen.runtime.overrides cimport override_slot, override_symbols, register_overrides
