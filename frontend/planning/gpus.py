@@ -33,8 +33,8 @@ else:
 
 _LIST = "cudnn-bindgen gpus lists all names; a file of device properties stands for any other GPU"
 
-# What no table can know. cuDNN compiles for the driver's version of CUDA: the first that it shares
-# with all GPUs here. Places on a bus and in a process make no difference.
+# What no table can know. CUDA 13.0 is the first driver that knows all of these GPUs. Where a GPU is
+# on its bus, and which one of a process, makes no difference.
 _DRIVER = 13000
 _PLACE = 0
 
