@@ -19,6 +19,7 @@ _PLACES = {
     "build": "cudnn_bindgen.commands.build:build",
     "bundle": "cudnn_bindgen.commands.bundle:bundle",
     "emit": "cudnn_bindgen.commands.emit:emit",
+    "gpus": "cudnn_bindgen.commands.gpus:gpus",
     "plan": "cudnn_bindgen.commands.plan:plan",
     "record": "cudnn_bindgen.commands.record:record",
     "report": "cudnn_bindgen.commands.record:report",

@@ -40,7 +40,8 @@ USERS = {
     "platformdirs": {"frontend.file_cache"},
     "rich": {
         *("codegen.compile_all", "codegen.render.show"),
-        *("frontend.planning.progress", "frontend.recording.report"),
+        *("frontend.planning.gpu_table", "frontend.planning.progress"),
+        "frontend.recording.report",
     },
     "cudnn": {"frontend.planning.frontend"},
     "torch": {"frontend.planning.cuda", "runtime.torch_autograd", "runtime.torch_operator"},

@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <stdio.h>
+
 enum { MAX_DEVICES = 8 }; /* the first contexts are the primary ones, by device */
 
 atomic_bool standin_initialized;
@@ -179,17 +181,46 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     ENTER_INITIALIZED(cuDeviceGetAttribute);
     REQUIRE(value != NULL, CUDA_ERROR_INVALID_VALUE);
     REQUIRE(device >= 0 && device < devices(), CUDA_ERROR_INVALID_DEVICE);
+    /* What an H200 says, by CUdevice_attribute. */
+    static const int h200[] = {
+        [1] = 1024, [2] = 1024, [3] = 1024, [4] = 64, [5] = 2147483647, [6] = 65535, [7] = 65535,
+        [8] = 49152, [10] = 32, [12] = 65536, [13] = 1980000, [34] = 6, [36] = 3201000,
+        [37] = 6016, [38] = 62914560, [39] = 2048, [82] = 65536, [95] = 1, [97] = 232448,
+        [106] = 32, [111] = 1024,
+    };
     int version = sm_of(&(struct context){.device = device});
     pthread_mutex_lock(&standin_lock);
     int count = sm_count[device];
     pthread_mutex_unlock(&standin_lock);
     switch (attribute) {
     case 16: *value = count; break; /* multiprocessors */
+    case 35: *value = 0; break; /* TCC */
     case 75: *value = version / 100; break;
     case 76: *value = version % 100 / 10; break;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    default:
+        REQUIRE(attribute > 0 && attribute < (int)(sizeof h200 / sizeof *h200) &&
+                    h200[attribute] != 0, CUDA_ERROR_INVALID_VALUE);
+        *value = h200[attribute];
     }
     return leave(CALL_cuDeviceGetAttribute, CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
+{
+    ENTER_INITIALIZED(cuDeviceGetName);
+    REQUIRE(name != NULL && size > 0, CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(device >= 0 && device < devices(), CUDA_ERROR_INVALID_DEVICE);
+    snprintf(name, (size_t)size, "NVIDIA H200");
+    return leave(CALL_cuDeviceGetName, CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    ENTER_INITIALIZED(cuDeviceTotalMem);
+    REQUIRE(bytes != NULL, CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(device >= 0 && device < devices(), CUDA_ERROR_INVALID_DEVICE);
+    *bytes = 150109880320;
+    return leave(CALL_cuDeviceTotalMem, CUDA_SUCCESS);
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)

@@ -16,6 +16,7 @@
 /* Names that standin_fail and standin_calls know; a trailing "_v2" is ignored there. */
 #define STANDIN_CALLS(X)                                                                           \
     X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetAttribute)     \
+    X(cuDeviceGetName) X(cuDeviceTotalMem)                                                         \
     X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetDevice)            \
     X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamGetCtx) X(cuStreamGetId)                        \
     X(cuStreamIsCapturing) X(cuStreamBeginCapture) X(cuStreamEndCapture)                           \

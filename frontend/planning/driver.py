@@ -1,0 +1,90 @@
+"""The GPU at hand, as the CUDA driver describes it: no frontend, no PyTorch, no context on it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from cudnn_bindgen.codegen.errors import PlanError
+from cudnn_bindgen.frontend.planning.device_properties import DeviceProperties
+
+_LIBRARY = "libcuda.so.1"
+_HINT = "on a machine without a GPU, name one: cudnn-bindgen gpus lists the names"
+
+# CUdevice_attribute.
+_ATTRIBUTES = {
+    "regs_per_block": 12,
+    "multi_processor_count": 16,
+    "warp_size": 10,
+    "max_shared_memory_per_block": 8,
+    "max_shared_memory_per_block_optin": 97,
+    "reserved_shared_memory_per_block": 111,
+    "max_registers_per_sm": 82,
+    "max_ctas_per_sm": 106,
+    "max_threads_per_block": 1,
+    "max_threads_per_sm": 39,
+    "pci_device_id": 34,
+    "is_tcc_driver": 35,
+    "support_coop_launch": 95,
+    "sm_clock_rate_khz": 13,
+    "mem_clock_rate_khz": 36,
+    "memory_bus_width": 37,
+    "l2_cache_size": 38,
+}
+_BLOCK_SIZE = (2, 3, 4)
+_GRID_SIZE = (5, 6, 7)
+_MAJOR, _MINOR = 75, 76
+
+
+def read_here() -> DeviceProperties:
+    """Return the properties of the first GPU that CUDA_VISIBLE_DEVICES lets through.
+
+    Raises
+    ------
+    PlanError
+        There is none.
+    """
+    try:
+        library = ctypes.CDLL(_LIBRARY)
+    except OSError as error:
+        raise PlanError(f"expected a GPU, got no NVIDIA driver: {error}", hint=_HINT) from None
+    device = ctypes.c_int()
+    _call(library, "cuInit", 0)
+    _call(library, "cuDeviceGet", ctypes.byref(device), 0)
+
+    def attribute(number: int) -> int:
+        value = ctypes.c_int()
+        _call(library, "cuDeviceGetAttribute", ctypes.byref(value), number, device)
+        return value.value
+
+    version, memory, name = ctypes.c_int(), ctypes.c_size_t(), ctypes.create_string_buffer(256)
+    _call(library, "cuDriverGetVersion", ctypes.byref(version))
+    _call(library, "cuDeviceTotalMem_v2", ctypes.byref(memory), device)
+    _call(library, "cuDeviceGetName", name, len(name), device)
+    x, y, z = map(attribute, _BLOCK_SIZE)
+    width, height, depth = map(attribute, _GRID_SIZE)
+    return DeviceProperties(
+        max_block_size=(x, y, z),
+        max_grid_size=(width, height, depth),
+        # The driver has no word for the first; cuDNN asks for the second on SM 10.7 only.
+        sm_count_origin=0,
+        oversized_shared_memory_per_block=0,
+        total_global_mem=memory.value,
+        cuda_device_id=0,
+        device_ver=100 * attribute(_MAJOR) + 10 * attribute(_MINOR),
+        driver_ver=version.value,
+        device_name=name.value.decode(),
+        **{field: attribute(number) for field, number in _ATTRIBUTES.items()},
+    )
+
+
+def _call(library: ctypes.CDLL, name: str, *arguments: Any) -> None:
+    try:
+        status = library[name](*arguments)
+    except AttributeError:
+        raise PlanError(f"{_LIBRARY} has no {name}: it is too old", hint=_HINT) from None
+    if status:
+        text = ctypes.c_char_p()
+        library.cuGetErrorName(status, ctypes.byref(text))
+        what = text.value.decode() if text.value else f"CUresult {status}"
+        raise PlanError(f"expected a GPU, got {what} from {name}", hint=_HINT)
