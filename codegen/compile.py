@@ -1,39 +1,33 @@
 """Emitted text → extension module, by a Python process that compiles one after another.
 
-Cython takes most of a second to start, and a tenth of that for a module. `cudnn-bindgen build` runs
+Cython takes most of a second to start, and a third of that for a module. `cudnn-bindgen build` runs
 several such processes at once and shows what one printed when it fails.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.metadata
 import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import IO, cast
 
 import cudnn_bindgen
+from cudnn_bindgen.codegen.children import Child, EndedError, cores, do_all
 from cudnn_bindgen.codegen.output import is_foreign
+from cudnn_bindgen.codegen.text import printable
 
 # What the C compiler is told unless the environment says otherwise: a module is glue, and compile
 # time counts.
 FLAGS = ("-O1", "-g0")
-
-# Not -m, which imports from the working directory: a copy.py that lies there would be executed.
-_PROGRAM = "import sys; sys.path[:] = {}; from cudnn_bindgen.codegen.compiler import main; main()"
-
-# What the process prints after each module, before the status.
-END = "\0"
 
 # What else of the environment setuptools hands to compiler and linker.
 COMMANDS = ("CC", "LDSHARED")
@@ -130,100 +124,60 @@ def _source_digest(source: Path, environment: str) -> str:
     return digest.hexdigest()
 
 
-class Compiler:
-    """A Python process that compiles one module after another, started by the first.
+def compile_module(source: Path, directory: Path, child: Child | None = None) -> Path:
+    """Compile `source` (a .pyx) into `directory` and return the extension module's path.
 
-    As a context it ends the process: when it is left by an exception, at once and with the
-    compilers that it runs.
+    `child` is a process that has compiled others, or will.
+
+    Raises
+    ------
+    CompileError
+        With the compiler's own words.
     """
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        self._is_ended = False
-
-    def compile(self, source: Path, directory: Path) -> Path:
-        """Compile `source` (a .pyx) into `directory` and return the extension module's path.
-
-        Raises
-        ------
-        CompileError
-            With the compiler's own words.
-        """
-        process = self.start()
-        asked, answered = cast("IO[str]", process.stdin), cast("IO[str]", process.stdout)
-        said: list[str] = []
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and says why below
-            print(json.dumps([str(source), str(directory)]), file=asked, flush=True)
-        for line in answered:
-            before, is_end, status = line.partition(END)
-            said.append(before)
-            if is_end:
-                break
-        else:
-            process.communicate()
-            status = str(process.returncode)
-            self._process = None
-        if int(status):
-            raise CompileError("".join(said).strip() or f"ended with status {int(status)}")
-        return extension_path(directory, source.stem)
-
-    def start(self) -> subprocess.Popen[str]:
-        """Return the process, started unless it runs: it gets ready while others work."""
-        if self._is_ended:
-            raise CompileError("interrupted")
-        if self._process is None:
-            program = _PROGRAM.format(ascii(_search_path()))
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-c", program],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                # With its compilers it can be ended as one.
-                start_new_session=True,
-            )
-        return self._process
-
-    def end(self) -> None:
-        """End the process and the compilers that it runs. Another thread may be compiling."""
-        self._is_ended = True
-        process = self._process
-        if process is not None and process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-
-    def __enter__(self) -> Compiler:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is not None:
-            self.end()
-        if self._process is not None:
-            self._process.communicate()
+    if child is None:
+        with new_compiler() as child:
+            return compile_module(source, directory, child)
+    try:
+        status, said = child.ask(json.dumps([str(source), str(directory)]).encode())
+    except EndedError as error:
+        raise CompileError(str(error)) from None
+    if int(status):
+        raise CompileError(said)
+    return extension_path(directory, source.stem)
 
 
-def compile_module(source: Path, directory: Path) -> Path:
-    """Compile one module: see `Compiler.compile`."""
-    with Compiler() as compiler:
-        return compiler.compile(source, directory)
+def compile_all(sources: Iterable[Path], directory: Path, jobs: int | None) -> bool:
+    """Compile what is not up to date, print what fails, and return whether nothing did.
 
-
-def _search_path() -> list[str]:
-    """Return where this process finds modules, but for the working directory.
-
-    This package's own folder is among them, wherever it is.
+    Of several modules it also prints how many were compiled.
     """
-    found = [path for path in sys.path if isinstance(path, str) and path and not _is_here(path)]
-    return [*found, str(Path(cudnn_bindgen.__file__).parent.parent)]
+    sources = list(sources)
+    environment = describe_environment()
+    stale = [source for source in sources if not is_fresh(source, directory, environment)]
+    failed = 0
+
+    def show(source: Path, done: Future[Path]) -> None:
+        nonlocal failed
+        try:
+            done.result()
+        except CompileError as error:
+            failed += 1
+            _print(printable(f"{source}: not compiled"))
+            _print(str(error))
+
+    compilers = [new_compiler() for _ in range(min(jobs or cores(), len(stale)))]
+    tasks = {source: partial(compile_module, source, directory) for source in stale}
+    do_all(tasks, compilers, "compiling", show)
+    if len(sources) > 1:
+        counts = f"{len(stale) - failed} compiled, {len(sources) - len(stale)} up to date"
+        _print(f"{len(sources)} modules: {counts}" + (f", {failed} failed" * bool(failed)))
+    return not failed
 
 
-def _is_here(path: str) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(path).samefile(os.curdir)
-    return False
+def new_compiler() -> Child:
+    """Return a process that compiles modules, not yet started."""
+    return Child("cudnn_bindgen.codegen.compiler")
+
+
+def _print(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,7 +1,4 @@
-"""The process that compiles modules, one after another: what `codegen.compile` starts.
-
-A line of input names a module, as JSON; what compilers print is printed, then a line that ends it.
-"""
+"""The process that compiles modules, one after another, for `codegen.compile`."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cudnn_bindgen
+from cudnn_bindgen.codegen.children import serve
 from cudnn_bindgen.codegen.compile import (
     COMMANDS,
-    END,
     ENVIRONMENT,
     FLAGS,
     CompileError,
@@ -93,22 +90,19 @@ def _inside(directory: Path) -> Iterator[None]:
 
 
 def main() -> None:
-    """Compile what `Compiler` asks for: a line of input names a module, a line of output ends it.
-
-    What compilers print goes to where this process prints.
-    """
+    """Compile what `compile_module` asks for; what compilers print is printed."""
     # As Ctrl-C does to a program in the foreground: setuptools then waits for its compiler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # No compiler may read what is meant for us.
-    asked = os.fdopen(os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     # Now, while whoever started us still emits.
     import setuptools.command.build_ext  # noqa: F401
 
     environment = describe_environment()
-    for line in asked:
-        source, directory = map(Path, json.loads(line))
-        print(f"{END}{_try(source, directory, environment)}", flush=True)
+
+    def answer(task: bytes) -> bytes:
+        source, directory = map(Path, json.loads(task))
+        return b"%d" % _try(source, directory, environment)
+
+    serve(answer)
 
 
 def _try(source: Path, directory: Path, environment: str) -> int:

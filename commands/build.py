@@ -80,8 +80,7 @@ def build(
             files[str(graph)] = render_all(bound, reading, torch)
         check_apart(files)
     check_free(files)
-    from cudnn_bindgen.codegen.compile import foreign_modules
-    from cudnn_bindgen.codegen.compile_all import compile_all
+    from cudnn_bindgen.codegen.compile import compile_all, foreign_modules
 
     names = sorted(file for emitted in files.values() for file in emitted)
     sources = [directory / file for file in names if file.endswith(".pyx")]

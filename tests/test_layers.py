@@ -39,13 +39,13 @@ USERS = {
     "filelock": {"frontend.file_cache"},
     "platformdirs": {"frontend.file_cache"},
     "rich": {
-        *("codegen.compile_all", "codegen.render.show"),
+        *("codegen.children", "codegen.render.show"),
         *("frontend.planning.gpu_table", "frontend.planning.progress"),
         "frontend.recording.report",
     },
     "cudnn": {"frontend.planning.frontend"},
     "torch": {"frontend.planning.cuda", "runtime.torch_autograd", "runtime.torch_operator"},
-    "subprocess": {"codegen.compile", "frontend.recording.program"},
+    "subprocess": {"codegen.children", "codegen.compile", "frontend.recording.program"},
     "cuda": set(),  # the runtime does when it is called
 }
 

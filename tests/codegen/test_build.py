@@ -269,12 +269,12 @@ def test_interrupted(
 
 def test_who_is_interrupted_ends_the_compiler(here: Path) -> None:
     """As Ctrl-C does to a program that compiles a module."""
-    with pytest.raises(KeyboardInterrupt), compiling.Compiler() as compiler:
+    with pytest.raises(KeyboardInterrupt), compiling.new_compiler() as compiler:
         process = compiler.start()
         raise KeyboardInterrupt
     assert process.returncode != 0
     with pytest.raises(compiling.CompileError, match="interrupted"):
-        compiler.compile(here / "a.pyx", here)
+        compiling.compile_module(here / "a.pyx", here, compiler)
 
 
 def test_two_builds_at_once(here: Path) -> None:

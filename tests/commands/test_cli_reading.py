@@ -90,7 +90,7 @@ def test_build_reads_standard_input(here: Path, monkeypatch: pytest.MonkeyPatch)
         compiled.extend(sources)
         return True
 
-    monkeypatch.setattr("cudnn_bindgen.codegen.compile_all.compile_all", compile_all)
+    monkeypatch.setattr("cudnn_bindgen.codegen.compile.compile_all", compile_all)
     assert run("build", "-", "-d", "out", stdin=GOOD).exit_code == 0
     assert compiled == [Path("out/binding.pyx")]
     assert names(here / "out") == ["binding.pxd", "binding.pyi", "binding.pyx"]
@@ -199,7 +199,7 @@ def test_an_index_is_for_one_file(here: Path) -> None:
 def test_warnings_go_to_standard_error(
     here: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cudnn_bindgen.codegen.compile_all.compile_all", lambda *_: True)
+    monkeypatch.setattr("cudnn_bindgen.codegen.compile.compile_all", lambda *_: True)
     (here / "g.json").write_bytes(to_json(unknown_tag()))
     options = ["-d", "out"] if command == "build" else []
     done = run(command, "g.json", *options)
