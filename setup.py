@@ -15,23 +15,31 @@ ROOMS = [Path("src/cudnn_bindgen", room) for room in ("frontend/recording", "run
 CORES = os.cpu_count() or 1
 
 if __name__ == "__main__":  # what translates in parallel may import this file again
+    # What a process that plans without a GPU gets for libcuda.so.1: it goes by this name.
+    stub = Extension(
+        "cudnn_bindgen.frontend.planning.driver_stub",
+        ["src/cudnn_bindgen/frontend/planning/driver_stub.c"],
+        extra_compile_args=["-O2", "-g0"],
+        extra_link_args=["-Wl,-soname,libcuda.so.1", "-ldl"],
+    )
+    modules = cythonize(
+        [
+            Extension(
+                ".".join(source.relative_to("src").with_suffix("").parts),
+                [source.as_posix()],
+                language="c++",
+                include_dirs=[room.as_posix(), (room / "cpp").as_posix()],
+                depends=[path.as_posix() for path in sorted(room.rglob("*.hpp"))],
+                extra_compile_args=["-std=c++17", *FLAGS],
+            )
+            for room in ROOMS
+            for source in sorted(room.glob("*.pyx"))
+        ],
+        build_dir="build/cython",
+        include_path=["src"],
+        nthreads=CORES,
+    )
     setup(
-        ext_modules=cythonize(
-            [
-                Extension(
-                    ".".join(source.relative_to("src").with_suffix("").parts),
-                    [source.as_posix()],
-                    language="c++",
-                    include_dirs=[room.as_posix(), (room / "cpp").as_posix()],
-                    depends=[path.as_posix() for path in sorted(room.rglob("*.hpp"))],
-                    extra_compile_args=["-std=c++17", *FLAGS],
-                )
-                for room in ROOMS
-                for source in sorted(room.glob("*.pyx"))
-            ],
-            build_dir="build/cython",
-            include_path=["src"],
-            nthreads=CORES,
-        ),
+        ext_modules=[*modules, stub],
         options={"build_ext": {"parallel": CORES}},
     )

@@ -18,9 +18,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TypeVar, cast
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
 import cudnn_bindgen
 from cudnn_bindgen.codegen.text import printable
 
@@ -198,6 +195,10 @@ class _Pool:
 
 @contextlib.contextmanager
 def _bar(what: str, total: int) -> Iterator[Callable[[object], None]]:
+    # Here: the processes need none, and it takes a tenth of a second.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     console = Console(stderr=True)
     with Progress(
         TextColumn(what),

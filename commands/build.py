@@ -10,12 +10,13 @@ import click
 from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.output import is_foreign, write_files
-from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, TorchOptions
+from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, Targets, TorchOptions
 from cudnn_bindgen.codegen.render.files import check_apart, check_free
 from cudnn_bindgen.commands.family import check_family_options, render_files
 from cudnn_bindgen.commands.graphs import (
     module_of,
     named,
+    plan_files,
     refuse_to_replace,
     render_all,
 )
@@ -25,6 +26,7 @@ from cudnn_bindgen.commands.options import (
     force_option,
     override_options,
     reading_options,
+    target_options,
     torch_options,
 )
 
@@ -34,6 +36,7 @@ from cudnn_bindgen.commands.options import (
 Examples:
   cudnn-bindgen build attn.plan -d mymodel/            # mymodel/attn.*.so beside its sources
   cudnn-bindgen build graphs/*.plan -d mymodel/ -j 8   # all of them, eight at once
+  cudnn-bindgen build attn.json --for h100,b200,rtx5090 -d mymodel/    # with plans for these
   cudnn-bindgen build --family attn attn_b*.plan -d mymodel/       # all of them in one module
 """
 )
@@ -45,9 +48,10 @@ Examples:
     "--jobs",
     type=click.IntRange(min=1),
     default=None,
-    help="Compilers at once; default: cores.",
+    help="Planners and compilers at once; default: cores.",
 )
 @force_option
+@target_options
 @reading_options
 @override_options
 @torch_options
@@ -58,6 +62,7 @@ def build(
     name: str | None,
     jobs: int | None,
     force: bool,
+    targets: Targets,
     reading: ReadOptions,
     overriding: OverrideOptions,
     torch: TorchOptions,
@@ -69,14 +74,16 @@ def build(
     for option, value in single:
         if value is not None and len(graphs) > 1:
             raise EmitError(f"{option}: expected one GRAPH, got several")
+    modules = {graph: module_of(graph, name) for graph in graphs}
+    if family.name is None:
+        check_apart({str(graph): [module] for graph, module in modules.items()})
+    planned = plan_files(graphs, targets, reading, jobs)
     files: dict[str, dict[str, str]] = {}
     if family.name is not None:
-        files[family.name] = render_files(graphs, family, family.name, reading)
+        files[family.name] = render_files(graphs, family, family.name, reading, planned)
     else:
-        modules = {graph: module_of(graph, name) for graph in graphs}
-        check_apart({str(graph): [module] for graph, module in modules.items()})
         for graph, module in modules.items():
-            bound = named(graph, module, reading, overriding)
+            bound = named(graph, module, reading, overriding, planned)
             files[str(graph)] = render_all(bound, reading, torch)
         check_apart(files)
     check_free(files)

@@ -12,13 +12,14 @@ from cudnn_bindgen.codegen.bind.sidecar import sidecars
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.output import depfile as dependency_rule
 from cudnn_bindgen.codegen.output import find_differences, is_foreign, write_files
-from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, TorchOptions
+from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, Targets, TorchOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin
 from cudnn_bindgen.codegen.render.files import check_free
 from cudnn_bindgen.commands.family import check_family_options, render_files
 from cudnn_bindgen.commands.graphs import (
     module_of,
     named,
+    plan_files,
     refuse_to_replace,
     render_all,
 )
@@ -29,6 +30,7 @@ from cudnn_bindgen.commands.options import (
     list_option,
     override_options,
     reading_options,
+    target_options,
     torch_options,
 )
 
@@ -40,6 +42,7 @@ Examples:
   cudnn-bindgen emit attn.plan -o mymodel/_attn.pyx    # module _attn in mymodel/
   cudnn-bindgen emit attn.plan -o -                    # the .pyx on standard output
   cudnn-bindgen emit attn.bundle                       # for all GPUs that it has plans for
+  cudnn-bindgen emit attn.json --for h100,b200         # with plans for these GPUs
   cudnn-bindgen emit attn.plan -o mymodel/_attn.pyx --check        # exit 1 if not up to date
   cudnn-bindgen emit run.log --list                    # the graphs that a log holds
   cudnn-bindgen emit run.log --index 2 -o attn.pyx     # the second of them
@@ -54,6 +57,7 @@ Examples:
 @click.option("--depfile", type=PATH, help="Write a Makefile rule for build systems.")
 @force_option
 @list_option
+@target_options
 @reading_options
 @override_options
 @torch_options
@@ -66,6 +70,7 @@ def emit(
     depfile: Path | None,
     force: bool,
     is_list: bool,
+    targets: Targets,
     reading: ReadOptions,
     overriding: OverrideOptions,
     torch: TorchOptions,
@@ -97,11 +102,17 @@ def emit(
         raise EmitError("--output: expected a file for --torch, got -")
     if depfile and any(map(is_stdin, graphs)):
         raise EmitError("--depfile: expected GRAPH to be a file, got -")
+    if check and targets.gpus:
+        raise EmitError(
+            "--check: expected no --for, whose plans differ in bytes that nothing reads: write a "
+            "bundle with plan --for, and emit that"
+        )
     module = module_of(graph, target.stem if target is not None and name is None else name)
+    planned = plan_files(graphs, targets, reading)
     if family.name is None:
-        files = render_all(named(graph, module, reading, overriding), reading, torch)
+        files = render_all(named(graph, module, reading, overriding, planned), reading, torch)
     else:
-        files = render_files(graphs, family, module, reading)
+        files = render_files(graphs, family, module, reading, planned)
     if output == "-":
         click.echo(files[f"{module}.pyx"], nl=False)
         return
@@ -112,13 +123,13 @@ def emit(
             click.echo(difference, nl=False)
         sys.exit(1 if differences else 0)
     check_free({display_name(graph): files})
-    targets = [directory / file for file in sorted(files)]
+    outputs = [directory / file for file in sorted(files)]
     if not force:
-        refuse_to_replace([*filter(is_foreign, targets)])
+        refuse_to_replace([*filter(is_foreign, outputs)])
     if depfile:
         sources = [file for one in (*graphs, *torch.backward) for file in (one, *sidecars(one))]
-        if depfile.resolve() in (file.resolve() for file in (*targets, *sources)):
+        if depfile.resolve() in (file.resolve() for file in (*outputs, *sources)):
             raise EmitError(f"--depfile: expected a file of its own, got {depfile}")
-        rule = dependency_rule(targets, sources)
+        rule = dependency_rule(outputs, sources)
         write_files(depfile.parent, {depfile.name: rule})
     write_files(directory, files)

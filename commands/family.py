@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cudnn_bindgen.codegen.bind.alike import Candidate
-from cudnn_bindgen.codegen.bind.bundle import merge_warnings, read_graphs
 from cudnn_bindgen.codegen.bind.family import make_family
 from cudnn_bindgen.codegen.bind.graphs import bind_graphs
 from cudnn_bindgen.codegen.bind.naming import check_module_name
@@ -14,9 +13,9 @@ from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.bind.sidecar import choose_options
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, TorchOptions
-from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
+from cudnn_bindgen.codegen.read.source import display_name
 from cudnn_bindgen.codegen.render.module import render_family
-from cudnn_bindgen.commands.errors import warn
+from cudnn_bindgen.commands.graphs import NOT_PLANNED, Planned, read, source_name
 
 
 def check_family_options(
@@ -48,16 +47,17 @@ def check_family_options(
 
 
 def render_files(
-    graphs: Sequence[Path], family: FamilyOptions, module: str, reading: ReadOptions
+    graphs: Sequence[Path],
+    family: FamilyOptions,
+    module: str,
+    reading: ReadOptions,
+    planned: Planned = NOT_PLANNED,
 ) -> dict[str, str]:
     """Read `graphs` and render the one module that is for all of them."""
     check_module_name(module)
     candidates = []
     for path in graphs:
-        file = display_name(path)
-        found = read_graphs(read_source(path), file, reading)
-        warn(merge_warnings(found), file)
+        found = read(path, reading, planned)
         binding = bind_graphs(found, choose_options(path, OverrideOptions()))
-        source = "stdin" if is_stdin(path) else path.name
-        candidates.append(Candidate(file, source, found[0], binding))
+        candidates.append(Candidate(display_name(path), source_name(path), found[0], binding))
     return render_family(make_family(candidates, family.keys), module)

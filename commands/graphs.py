@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
 
 from cudnn_bindgen.codegen.bind.bundle import merge_warnings, read_graphs
 from cudnn_bindgen.codegen.bind.graphs import bind_graphs
@@ -12,15 +14,25 @@ from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.bind.sidecar import choose_options
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.model.graph import Graph
-from cudnn_bindgen.codegen.read.options import ReadOptions, TorchOptions
+from cudnn_bindgen.codegen.read.options import ReadOptions, Targets, TorchOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.render.files import Named, render_modules
 from cudnn_bindgen.commands.errors import warn
 
+# Plan files and bundles, by the GRAPH that they were made of.
+Planned: TypeAlias = Mapping[Path, bytes]
+NOT_PLANNED: Planned = MappingProxyType({})
 
-def named(graph: Path, module: str, reading: ReadOptions, overriding: OverrideOptions) -> Named:
+
+def named(
+    graph: Path,
+    module: str,
+    reading: ReadOptions,
+    overriding: OverrideOptions,
+    planned: Planned = NOT_PLANNED,
+) -> Named:
     """Read GRAPH and bind it, for a module of this name."""
-    binding = bind_graphs(read(graph, reading), choose_options(graph, overriding))
+    binding = bind_graphs(read(graph, reading, planned), choose_options(graph, overriding))
     return Named(module, binding, source_name(graph))
 
 
@@ -33,6 +45,18 @@ def render_all(module: Named, reading: ReadOptions, torch: TorchOptions) -> dict
     return render_modules(module, backwards, torch.namespace)
 
 
+def plan_files(
+    graphs: Sequence[Path], targets: Targets, reading: ReadOptions, jobs: int | None = None
+) -> Planned:
+    """Make the plans that --for asks for."""
+    if not targets.gpus:
+        return NOT_PLANNED
+    # Not above: it takes a while, and is rarely needed.
+    from cudnn_bindgen.commands.planned import planned_files
+
+    return planned_files(graphs, targets, reading, jobs)
+
+
 def refuse_to_replace(foreign: Sequence[Path]) -> None:
     """Raise EmitError if there are files that are somebody's work."""
     if foreign:
@@ -42,9 +66,14 @@ def refuse_to_replace(foreign: Sequence[Path]) -> None:
         )
 
 
-def read(graph: Path, reading: ReadOptions) -> tuple[Graph, ...]:
-    """Read GRAPH, one graph with one plan or several, and print what is odd about it."""
+def read(graph: Path, reading: ReadOptions, planned: Planned = NOT_PLANNED) -> tuple[Graph, ...]:
+    """Read GRAPH, one graph with one plan or several, and print what is odd about it.
+
+    In place of a file that is in `planned`, the plans that were made of it are read.
+    """
     file = display_name(graph)
+    if graph in planned:
+        return read_graphs(planned[graph], file)  # whoever planned it has said what is odd
     graphs = read_graphs(read_source(graph), file, reading)
     warn(merge_warnings(graphs), file)
     return graphs

@@ -10,7 +10,7 @@ import click
 
 from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.errors import EmitError
-from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, TorchOptions
+from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, Targets, TorchOptions
 
 PATH = click.Path(path_type=Path)
 
@@ -53,6 +53,35 @@ def override_options(command: Callable[..., None]) -> Callable[..., None]:
         *arguments: object, symbols: tuple[str, ...], unbounded: bool, **rest: object
     ) -> None:
         command(*arguments, overriding=OverrideOptions(symbols, unbounded), **rest)
+
+    return wrapped
+
+
+def target_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say which GPUs plans are made for, as one `targets` argument."""
+
+    @click.option(
+        "--for",
+        "gpus",
+        multiple=True,
+        metavar="GPU,...",
+        help="Make plans for these GPUs, which need not be here; `cudnn-bindgen gpus` lists them.",
+    )
+    @click.option(
+        "--cudnn",
+        "cudnns",
+        type=PATH,
+        multiple=True,
+        metavar="DIR",
+        help="Plan with the cuDNN in this folder, an unpacked wheel or an environment; repeatable.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *arguments: object, gpus: tuple[str, ...], cudnns: tuple[Path, ...], **rest: object
+    ) -> None:
+        if cudnns and not gpus:
+            raise EmitError("--cudnn: expected --for, got none")
+        command(*arguments, targets=Targets(gpus, cudnns), **rest)
 
     return wrapped
 

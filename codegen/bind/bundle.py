@@ -126,6 +126,19 @@ def write_bundle(files: Iterable[tuple[str, bytes]], options: ReadOptions = DEFA
     return pack([Member(_entry(plan), plan.content) for plan in ordered])
 
 
+def replace_plan(bundle: bytes, plan: bytes, file: str = "") -> bytes:
+    """Return `bundle` with `plan` in it, in place of the one for the same device and cuDNN.
+
+    Raises
+    ------
+    GraphFormatError
+        The bundle is not as it was written, or the plan is of another graph.
+    """
+    new = _read_plan(plan, file, DEFAULT)
+    others = [old for old in _read_bundle(bundle, file, DEFAULT) if old.key != new.key]
+    return write_bundle([*((old.name, old.content) for old in others), (file, plan)])
+
+
 def describe_plans(data: bytes, options: ReadOptions = DEFAULT) -> list[str]:
     """Say in a line each for what the plans of a bundle were made."""
     plans = _read_bundle(data, "", options)

@@ -68,7 +68,8 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a plan was chosen: by `method` "autotune", "heuristics" or "engine".
 
     `chosen` is the rank of the candidate that is in the file. `gpu` and `driver` are known where
-    candidates ran; `sm_count` of 0 is not known.
+    candidates ran; `sm_count` of 0 is not known. `properties` are those of the device, as JSON, for
+    a plan that was made by them alone, on a machine without it.
     """
 
     tool: _Text
@@ -83,6 +84,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     gpu: _Text = ""
     driver: _Text = ""
     timing: Timing | None = None
+    properties: _Text = ""
 
 
 # What becomes of a candidate: taken (by heuristics or by --engine, where nothing is compared),
@@ -135,6 +137,8 @@ def summarize(evidence: dict[str, Any]) -> str:
     parts = [method, f"frontend {evidence['frontend']}"]
     if method in _METHODS:
         parts[0] = f"by {method}, {_METHODS[method]}"
+    if evidence["properties"]:
+        parts += ["made for a device by its properties, never run"]
     if evidence["gpu"]:
         parts += [evidence["gpu"], f"driver {evidence['driver'] or 'unknown'}"]
     if timing:

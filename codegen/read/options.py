@@ -58,3 +58,19 @@ class FamilyOptions:
 
     name: str | None = None
     keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What plans are made for while a graph is emitted.
+
+    Attributes
+    ----------
+    gpus
+        Lists of GPUs as `--for` takes them; empty: none is made.
+    cudnns
+        Folders with a cuDNN each; empty: the one that is installed.
+    """
+
+    gpus: tuple[str, ...] = ()
+    cudnns: tuple[Path, ...] = ()

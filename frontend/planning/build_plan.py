@@ -1,4 +1,4 @@
-"""Structure → plan file, on the GPU of this process."""
+"""Structure → plan file, for the GPU of this process or for one that is described."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from cudnn_bindgen.frontend.planning.frontend import (
     Graph,
     Module,
     RefusedError,
+    device_of,
     find_member,
     refusals,
 )
@@ -39,8 +40,11 @@ def build_plan(
     frontend: Module,
     tell: Callable[[str], None] = lambda text: None,
     watch: Watch = unwatched,
+    properties: str | None = None,
 ) -> bytes:
-    """Return a plan file for the current CUDA device, with how the plan was chosen in it.
+    """Return a plan file with how the plan was chosen in it.
+
+    It is for the current CUDA device, or for the one that has these `properties`.
 
     The structure in the plan file is compared with `structure` once more: what lowering changes
     beyond docs/plans.md is an error. `tell` is told if attention is not implemented as it is there.
@@ -51,19 +55,17 @@ def build_plan(
         There is no GPU, the graph is not rebuilt as it is, or cuDNN has no plan for it.
     """
     tuning = _tuning(structure, watch) if options.autotune else None
-    with refusals(frontend, "expected a GPU that cuDNN can use, got none"):
-        handle = frontend.create_handle()
-    refusal = ""
-    try:
-        data, refusal = _serialized_somehow(
-            structure,
-            lambda graph: _serialized(graph, constants, options, frontend, handle, tuning),
-        )
-    except BaseException as error:
-        _forget_frames(error)
-        raise
-    finally:
-        frontend.destroy_handle(handle)
+    with device_of(frontend, properties) as device:
+
+        def serialized(graph: Structure) -> bytes:
+            data, choice = _serialized(graph, constants, options, frontend, device, tuning)
+            return add_evidence(data, choice, options, frontend, properties or "")
+
+        try:
+            data, refusal = _serialized_somehow(structure, serialized)
+        except BaseException as error:
+            _forget_frames(error)
+            raise
     built = leave_open(structure) if refusal else structure
     found = check_dump(data, built, frozenset(constants))
     if refusal:
@@ -118,10 +120,10 @@ def _serialized(
     constants: Mapping[int, int | float],
     options: PlanOptions,
     frontend: Module,
-    handle: object,
+    device: Mapping[str, object],
     tuning: Tuning | None,
-) -> bytes:
-    graph = rebuild(structure, constants, frontend, handle)
+) -> tuple[bytes, Choice]:
+    graph = rebuild(structure, constants, frontend, device)
     with refusals(frontend, "cuDNN does not take the graph"):
         graph.build_operation_graph()
     if options.engine is not None:
@@ -131,8 +133,8 @@ def _serialized(
         if tuning is None:
             choice = _take_first(graph, options, frontend)
         else:
-            choice = autotune(graph, options.max_workspace, frontend, handle, tuning)
-    return add_evidence(serialize(graph, frontend), choice, options, frontend)
+            choice = autotune(graph, options.max_workspace, frontend, device["handle"], tuning)
+    return serialize(graph, frontend), choice
 
 
 def _forget_frames(error: BaseException | None) -> None:

@@ -12,7 +12,7 @@ _LIBRARY = "libcuda.so.1"
 _HINT = "on a machine without a GPU, name one: cudnn-bindgen gpus lists the names"
 
 # CUdevice_attribute.
-_ATTRIBUTES = {
+ATTRIBUTES = {
     "regs_per_block": 12,
     "multi_processor_count": 16,
     "warp_size": 10,
@@ -74,7 +74,7 @@ def read_here() -> DeviceProperties:
         device_ver=100 * attribute(_MAJOR) + 10 * attribute(_MINOR),
         driver_ver=version.value,
         device_name=name.value.decode(),
-        **{field: attribute(number) for field, number in _ATTRIBUTES.items()},
+        **{field: attribute(number) for field, number in ATTRIBUTES.items()},
     )
 
 

@@ -38,8 +38,12 @@ class Choice:
     timing: Timing | None = None
 
 
-def add_evidence(data: bytes, choice: Choice, options: PlanOptions, frontend: Module) -> bytes:
+def add_evidence(
+    data: bytes, choice: Choice, options: PlanOptions, frontend: Module, properties: str = ""
+) -> bytes:
     """Return the plan file `data` with evidence in it.
+
+    `properties` are those of the device that it was made for, where it was not made on it.
 
     Raises
     ------
@@ -77,6 +81,7 @@ def add_evidence(data: bytes, choice: Choice, options: PlanOptions, frontend: Mo
         gpu=choice.gpu,
         driver=choice.driver,
         timing=choice.timing,
+        properties=properties,
     )
     return splice(data, write_evidence(evidence))
 

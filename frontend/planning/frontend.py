@@ -6,8 +6,9 @@ import importlib
 import importlib.metadata
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from cudnn_bindgen.codegen.errors import PlanError
@@ -20,6 +21,9 @@ _INSTALL = "pip install 'nvidia-cudnn-frontend>=1.23', beside cuDNN itself"
 # A graph of the frontend, whose types are not stated.
 Graph: TypeAlias = Any
 Module: TypeAlias = Any
+
+
+NO_DEVICE: Mapping[str, object] = MappingProxyType({})
 
 
 class RefusedError(PlanError):
@@ -96,9 +100,27 @@ def backend_version(frontend: Module) -> int | None:
         return int(frontend.backend_version())
 
 
-def new_graph(frontend: Module, context: ContextDocument, handle: object = None) -> Graph:
-    """Return an empty graph with the settings of a file."""
-    options: dict[str, object] = {}
+@contextmanager
+def device_of(frontend: Module, properties: str | None) -> Iterator[Mapping[str, object]]:
+    """Yield what a graph is told of its device: a handle to the current one, or properties."""
+    if properties is not None:
+        with refusals(frontend, "cuDNN does not take the device properties"):
+            described = frontend.create_device_properties(properties)
+        yield {"device_property": described}
+        return
+    with refusals(frontend, "expected a GPU that cuDNN can use, got none"):
+        handle = frontend.create_handle()
+    try:
+        yield {"handle": handle}
+    finally:
+        frontend.destroy_handle(handle)
+
+
+def new_graph(
+    frontend: Module, context: ContextDocument, device: Mapping[str, object] = NO_DEVICE
+) -> Graph:
+    """Return an empty graph with the settings of a file, for a device as `device_of` says it."""
+    options: dict[str, object] = dict(device)
     for name in ("io_data_type", "intermediate_data_type", "compute_data_type"):
         text = getattr(context, name)
         if text is not None:
@@ -108,8 +130,6 @@ def new_graph(frontend: Module, context: ContextDocument, handle: object = None)
     for name in ("is_dynamic_shape_enabled", "is_override_shape_enabled"):
         if getattr(context, name):
             options[name] = True
-    if handle is not None:
-        options["handle"] = handle
     with refusals(frontend, "cannot make a graph", "$.context"):
         return frontend.pygraph(**options)
 

@@ -53,8 +53,9 @@ def make_plan(
     options: PlanOptions = HEURISTICS,
     tell: Callable[[str], None] = lambda text: None,
     watch: Watch = unwatched,
+    properties: str | None = None,
 ) -> bytes:
-    """Make a plan for the current CUDA device.
+    """Make a plan for the current CUDA device, or for one that is described.
 
     Parameters
     ----------
@@ -68,6 +69,9 @@ def make_plan(
         Called with a line of text if the plan is not quite what was asked for, but right.
     watch
         Told how far autotuning has come.
+    properties
+        JSON text of a device's properties, where it is not the current one; needs the driver or
+        the stub of one (`deviceless`).
 
     Returns
     -------
@@ -82,7 +86,7 @@ def make_plan(
     """
     check_rebuildable(structure)
     values = resolve_constants(structure, constants)
-    return build_plan(structure, values, options, load_frontend(), tell, watch)
+    return build_plan(structure, values, options, load_frontend(), tell, watch, properties)
 
 
 def check_rebuildable(structure: Structure) -> None:

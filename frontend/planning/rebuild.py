@@ -11,6 +11,7 @@ from cudnn_bindgen.codegen.read.graph import read_document
 from cudnn_bindgen.frontend.planning.call import Call, Member, Operand
 from cudnn_bindgen.frontend.planning.compare import check_same
 from cudnn_bindgen.frontend.planning.frontend import (
+    NO_DEVICE,
     Graph,
     Module,
     dump,
@@ -29,7 +30,7 @@ def rebuild(
     structure: Structure,
     constants: Mapping[int, int | float],
     frontend: Module,
-    handle: object = None,
+    device: Mapping[str, object] = NO_DEVICE,
 ) -> Graph:
     """Build `structure` again, validate it, and prove that its dump is the same.
 
@@ -41,8 +42,8 @@ def rebuild(
         The values of constants of compile time, by uid.
     frontend
         The module ``cudnn``.
-    handle
-        The cuDNN handle of the graph; None for the frontend's own.
+    device
+        Which device it is for, as `device_of` says it; nothing for the frontend's own handle.
 
     Raises
     ------
@@ -50,7 +51,7 @@ def rebuild(
         With the JSON path of what cannot be built, or does not come out the same.
     """
     calls = [replay(node, f"$.nodes[{index}]") for index, node in enumerate(structure.nodes)]
-    graph = new_graph(frontend, structure.context, handle)
+    graph = new_graph(frontend, structure.context, device)
     _Rebuild(structure, constants, frontend, graph).build(calls)
     with refusals(frontend, "the rebuilt graph is not valid"):
         graph.validate()

@@ -1,0 +1,115 @@
+"""`--for`: what `plan`, `emit` and `build` do to have plans of their graphs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from cudnn_bindgen.codegen.bind.bundle import write_bundle
+from cudnn_bindgen.codegen.errors import PlanError
+from cudnn_bindgen.codegen.read.options import ReadOptions, Targets
+from cudnn_bindgen.codegen.read.source import display_name, read_source
+from cudnn_bindgen.codegen.text import printable
+from cudnn_bindgen.commands.errors import warn
+from cudnn_bindgen.frontend.planning.constants import NOTHING, Constants, resolve_constants
+from cudnn_bindgen.frontend.planning.deviceless import (
+    Answer,
+    Task,
+    find_cudnn,
+    make_plans,
+    own_cudnn,
+)
+from cudnn_bindgen.frontend.planning.driver import read_here
+from cudnn_bindgen.frontend.planning.gpus import Gpu, This, describe_gpu, find_gpus
+from cudnn_bindgen.frontend.planning.make_plan import check_rebuildable, read_input
+from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions
+
+
+def plan_for(
+    graphs: Sequence[Path],
+    targets: Targets,
+    reading: ReadOptions,
+    constants: Constants = NOTHING,
+    options: PlanOptions = HEURISTICS,
+    jobs: int | None = None,
+) -> dict[Path, list[bytes]]:
+    """Return the plan files of each GRAPH, one for each GPU and cuDNN.
+
+    All that fail are printed; then the program ends, with status 2.
+    """
+    tasks = {
+        (graph, gpu.name): task
+        for graph in graphs
+        for gpu, task in _tasks(graph, _gpus(targets), reading, constants, options)
+    }
+    plans: dict[Path, list[bytes]] = {graph: [] for graph in graphs}
+    failed = False
+    cudnns = [*map(find_cudnn, targets.cudnns)] if targets.cudnns else [own_cudnn()]
+    for cudnn in cudnns:
+        for (graph, gpu), answer in make_plans(tasks, cudnn, jobs).items():
+            if isinstance(answer, Answer):
+                plans[graph].append(answer.plan)
+                lines = [f"{display_name(graph)}: {gpu}: {text}" for text in answer.told]
+            else:
+                failed = True
+                answer.problem = f"{gpu}: {answer.problem}"
+                lines = [str(answer)]
+            for line in lines:
+                click.echo(printable(line), err=True)
+    if failed:
+        sys.exit(2)
+    return plans
+
+
+def planned_files(
+    graphs: Sequence[Path], targets: Targets, reading: ReadOptions, jobs: int | None = None
+) -> dict[Path, bytes]:
+    """Return a bundle of the plans of each GRAPH."""
+    return {
+        graph: write_bundle([(display_name(graph), plan) for plan in plans])
+        for graph, plans in plan_for(graphs, targets, reading, jobs=jobs).items()
+    }
+
+
+def _gpus(targets: Targets) -> list[Gpu]:
+    found: dict[tuple[int, int], Gpu] = {}
+    for gpu in find_gpus(targets.gpus):
+        one = describe_gpu(gpu.value, read_here()) if isinstance(gpu, This) else gpu
+        found.setdefault((one.sm, one.sm_count), one)
+    return list(found.values())
+
+
+def _tasks(
+    graph: Path,
+    gpus: Sequence[Gpu],
+    reading: ReadOptions,
+    constants: Constants,
+    options: PlanOptions,
+) -> list[tuple[Gpu, Task]]:
+    """Return what is to be planned, after all has been refused that can be without a planner."""
+    file, data = display_name(graph), read_source(graph)
+    structure = read_input(data, file, reading)
+    warn(structure.warnings, file)
+    try:
+        check_rebuildable(structure)
+        resolve_constants(structure, constants)
+    except PlanError as error:
+        error.file = file
+        raise
+    return [
+        (
+            gpu,
+            Task(
+                graph=data,
+                file=file,
+                reading=reading,
+                constants=constants,
+                options=options,
+                properties=gpu.properties,
+            ),
+        )
+        for gpu in gpus
+    ]

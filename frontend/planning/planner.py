@@ -1,0 +1,149 @@
+"""The process that plans for `deviceless`: NVIDIA's frontend and cuDNN on a stub of the driver.
+
+It imports the frontend once, and makes each plan in a fork of itself. So no plan ends it, and what
+a plan holds does not depend on those before it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from contextlib import suppress
+
+import msgspec
+
+from cudnn_bindgen.codegen.children import describe_status, serve
+from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
+from cudnn_bindgen.codegen.model.graph import dotted
+from cudnn_bindgen.frontend.planning.device_properties import DeviceProperties
+from cudnn_bindgen.frontend.planning.deviceless import CUDNN, INSTALL, Answer, Task
+from cudnn_bindgen.frontend.planning.driver import ATTRIBUTES
+from cudnn_bindgen.frontend.planning.frontend import Module, backend_version, load_frontend
+from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input
+
+# personality(2).
+_SAME_ADDRESSES = 0x0040000
+_ASK = 0xFFFFFFFF
+
+
+def main() -> None:
+    """Make the plans that `make_plans` asks for."""
+    _fix_addresses()
+    stub = os.environ.pop("LD_PRELOAD")
+    failure: PlanError | None = None
+    try:
+        _load_cudnn(load_frontend())
+    except PlanError as error:
+        failure = error
+
+    def answer(line: bytes) -> bytes:
+        if failure is not None:
+            return msgspec.json.encode(_refusal(failure))
+        return _in_fork(msgspec.json.decode(line, type=Task), stub)
+
+    serve(answer)
+
+
+def _load_cudnn(frontend: Module) -> None:
+    """Have the frontend call the cuDNN that was asked for, and no other.
+
+    Raises
+    ------
+    PlanError
+        It does not, or there is none.
+    """
+    folder, expected = os.environ.get(CUDNN), None
+    if folder:
+        try:
+            library = ctypes.CDLL(f"{folder}/libcudnn.so.9")
+        except OSError as error:
+            raise PlanError(f"cuDNN does not load: {error}", hint=INSTALL) from None
+        expected = int(library.cudnnGetVersion())
+        with suppress(AttributeError):  # older ones look into their own environment first
+            frontend._pybind_module._set_dlhandle_cudnn(library._handle)
+    try:
+        found = backend_version(frontend)
+    except PlanError as error:
+        raise PlanError(f"expected cuDNN, got none: {error.problem}", hint=INSTALL) from None
+    if expected is not None and found != expected:
+        raise PlanError(
+            f"expected frontend {frontend.__version__} to call cuDNN {dotted(expected)} of {folder}"
+            f", got {found and dotted(found)}"
+        )
+
+
+def _fix_addresses() -> None:
+    """Start again without random addresses, where that may be: cuDNN leaves some in a plan."""
+    libc = ctypes.CDLL(None)
+    before = libc.personality(ctypes.c_ulong(_ASK))
+    if before < 0 or before & _SAME_ADDRESSES:
+        return
+    if libc.personality(ctypes.c_ulong(before | _SAME_ADDRESSES)) >= 0:
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - ourselves
+
+
+def _in_fork(task: Task, stub: str) -> bytes:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            os.close(reader)
+            signal.alarm(task.seconds)
+            found = msgspec.json.encode(_answer(task, stub))
+            with os.fdopen(writer, "wb") as pipe:
+                pipe.write(found)
+            status = 0
+        finally:
+            if status:
+                sys.excepthook(*sys.exc_info())
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        found = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status == 0:
+        return found
+    if status == -signal.SIGALRM:
+        return msgspec.json.encode(Answer(problem=f"planning took longer than {task.seconds} s"))
+    return msgspec.json.encode(Answer(problem=f"planning ended with {describe_status(status)}"))
+
+
+def _answer(task: Task, stub: str) -> Answer:
+    _describe(msgspec.json.decode(task.properties, type=DeviceProperties), stub)
+    told: list[str] = []
+    try:
+        plan = make_plan(
+            read_input(task.graph, task.file, task.reading),
+            task.constants,
+            task.options,
+            told.append,
+            properties=task.properties,
+        )
+    except PlanError as error:
+        return _refusal(error)
+    except GraphFormatError as error:
+        return Answer(problem=error.problem, path=error.path, hint=error.hint)
+    return Answer(plan=plan, told=tuple(told))
+
+
+def _refusal(error: PlanError) -> Answer:
+    return Answer(problem=error.problem, path=error.path, hint=error.hint)
+
+
+def _describe(device: DeviceProperties, stub: str) -> None:
+    """Have the stub say that it is this device."""
+    attributes = (ctypes.c_int * 256)()
+    for field, number in ATTRIBUTES.items():
+        attributes[number] = getattr(device, field)
+    attributes[75], attributes[76] = divmod(device.sm, 10)
+    ctypes.CDLL(stub).cudnn_bindgen_describe(
+        attributes,
+        ctypes.c_size_t(device.total_global_mem),
+        device.driver_ver,
+        device.device_name.encode(),
+    )
