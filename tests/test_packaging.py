@@ -26,7 +26,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PLAN = ROOT / "tests/data/plans/cudnn-9.19-sm90/matmul_bias_relu.plan"
-SOURCES = ("*.py", "*.pyx", "*.pxd", "*.hpp", "*.pyi", "*.jinja", "*.toml", "py.typed")
+SOURCES = ("*.py", "*.pyx", "*.pxd", "*.c", "*.hpp", "*.pyi", "*.jinja", "*.toml", "py.typed")
 OFFLINE = ("--no-build-isolation", "--no-deps", "--no-index")
 
 # Somebody else's Cython code that uses the runtime, as generated modules do.

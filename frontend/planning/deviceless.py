@@ -37,6 +37,15 @@ _CUDNN = ("nvidia/cudnn/lib", "nvidia/cudnn_jit/lib")
 # Of cuBLAS, which the full cuDNN looks for before it plans.
 _BESIDE = ("nvidia/cublas/lib", "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
 
+# What cuDNN says that it does not find, and what brings it.
+_REMEDIES = {
+    name: f"{what} is missing: unpack {package}-cu12 or -cu13, as cuDNN's, beside it"
+    for name, what, package in (
+        ("cublasLt", "cuBLAS", "nvidia-cublas"),
+        ("libnvrtc", "NVRTC", "nvidia-cuda-nvrtc"),
+    )
+}
+
 Key = TypeVar("Key")
 
 
@@ -139,16 +148,15 @@ def _make(task: Task, planner: Child) -> Answer:
     answer = msgspec.json.decode(text, type=Answer)
     if answer.problem:
         # What cuDNN, the dynamic linker and the stub print names what they miss.
-        raise PlanError(
-            "; ".join(filter(None, (answer.problem, *_last_lines(said)))),
-            path=answer.path,
-            hint=answer.hint,
-        )
+        problem = "; ".join((answer.problem, *_last_lines(said)))
+        remedies = (remedy for name, remedy in _REMEDIES.items() if name in problem)
+        raise PlanError(problem, path=answer.path, hint=next(remedies, answer.hint))
     return answer
 
 
 def _last_lines(said: str) -> Iterator[str]:
-    yield from list(dict.fromkeys(said.splitlines()))[-3:]
+    lines = (line for line in said.splitlines() if not line.startswith(" "))  # of a traceback
+    yield from list(dict.fromkeys(lines))[-3:]
 
 
 def _beside(root: Path) -> tuple[Path, ...]:

@@ -12,7 +12,7 @@ _LIBRARY = "libcuda.so.1"
 _HINT = "on a machine without a GPU, name one: cudnn-bindgen gpus lists the names"
 
 # CUdevice_attribute.
-ATTRIBUTES = {
+_ATTRIBUTES = {
     "regs_per_block": 12,
     "multi_processor_count": 16,
     "warp_size": 10,
@@ -74,8 +74,20 @@ def read_here() -> DeviceProperties:
         device_ver=100 * attribute(_MAJOR) + 10 * attribute(_MINOR),
         driver_ver=version.value,
         device_name=name.value.decode(),
-        **{field: attribute(number) for field, number in ATTRIBUTES.items()},
+        **{field: attribute(number) for field, number in _ATTRIBUTES.items()},
     )
+
+
+def attributes_of(device: DeviceProperties) -> dict[int, int]:
+    """Return what the driver of such a device says, by CUdevice_attribute."""
+    major, minor = divmod(device.sm, 10)
+    return {
+        **{number: getattr(device, field) for field, number in _ATTRIBUTES.items()},
+        **dict(zip(_BLOCK_SIZE, device.max_block_size, strict=True)),
+        **dict(zip(_GRID_SIZE, device.max_grid_size, strict=True)),
+        _MAJOR: major,
+        _MINOR: minor,
+    }
 
 
 def _call(library: ctypes.CDLL, name: str, *arguments: Any) -> None:

@@ -19,7 +19,7 @@ from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.model.graph import dotted
 from cudnn_bindgen.frontend.planning.device_properties import DeviceProperties
 from cudnn_bindgen.frontend.planning.deviceless import CUDNN, INSTALL, Answer, Task
-from cudnn_bindgen.frontend.planning.driver import ATTRIBUTES
+from cudnn_bindgen.frontend.planning.driver import attributes_of
 from cudnn_bindgen.frontend.planning.frontend import Module, backend_version, load_frontend
 from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input
 
@@ -106,11 +106,12 @@ def _in_fork(task: Task, stub: str) -> bytes:
     with os.fdopen(reader, "rb") as pipe:
         found = pipe.read()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status == 0:
+    if status == 0 and found:
         return found
     if status == -signal.SIGALRM:
         return msgspec.json.encode(Answer(problem=f"planning took longer than {task.seconds} s"))
-    return msgspec.json.encode(Answer(problem=f"planning ended with {describe_status(status)}"))
+    how = f"with {describe_status(status)}" if status else "without a word"
+    return msgspec.json.encode(Answer(problem=f"planning ended {how}"))
 
 
 def _answer(task: Task, stub: str) -> Answer:
@@ -138,9 +139,8 @@ def _refusal(error: PlanError) -> Answer:
 def _describe(device: DeviceProperties, stub: str) -> None:
     """Have the stub say that it is this device."""
     attributes = (ctypes.c_int * 256)()
-    for field, number in ATTRIBUTES.items():
-        attributes[number] = getattr(device, field)
-    attributes[75], attributes[76] = divmod(device.sm, 10)
+    for number, value in attributes_of(device).items():
+        attributes[number] = value
     ctypes.CDLL(stub).cudnn_bindgen_describe(
         attributes,
         ctypes.c_size_t(device.total_global_mem),
