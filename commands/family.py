@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from cudnn_bindgen.codegen.bind.alike import Candidate
+from cudnn_bindgen.codegen.bind.alike import BoundGraph
 from cudnn_bindgen.codegen.bind.bundle import merge_warnings, read_graphs
 from cudnn_bindgen.codegen.bind.family import make_family
 from cudnn_bindgen.codegen.bind.graphs import bind_graphs
@@ -52,12 +52,12 @@ def render_files(
 ) -> dict[str, str]:
     """Read `graphs` and render the one module that is for all of them."""
     check_module_name(module)
-    candidates = []
+    bound = []
     for path in graphs:
         file = display_name(path)
         found = read_graphs(read_source(path), file, reading)
         warn(merge_warnings(found), file)
         binding = bind_graphs(found, choose_options(path, OverrideOptions()))
         source = "stdin" if is_stdin(path) else path.name
-        candidates.append(Candidate(file, source, found[0], binding))
-    return render_family(make_family(candidates, family.keys), module)
+        bound.append(BoundGraph(file, source, found[0], binding))
+    return render_family(make_family(bound, family.keys), module)

@@ -214,11 +214,6 @@ class Module:
         return self.run.is_overloaded or not self.has_plans
 
     @property
-    def record(self) -> str:
-        """What the stub says that a module's data are made of."""
-        return "Member" if self.family else "Operand"
-
-    @property
     def key_names(self) -> list[str]:
         """The types of KEY."""
         return ["str"] * len(self.key)
