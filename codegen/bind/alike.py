@@ -21,7 +21,7 @@ _CHOSEN = frozenset({"implementation"})
 
 @dataclass(frozen=True, slots=True)
 class BoundGraph:
-    """A graph that is to be a member, with its binding; `file` is what messages call it."""
+    """A graph that becomes a member, with its binding; messages call it `file`."""
 
     file: str
     source: str
