@@ -1,7 +1,7 @@
-"""What a module is told of its graphs: one record, written by codegen and read by the runtime.
+"""What codegen tells the runtime of a module's graphs: one `ModuleData`.
 
-``Binding → ModuleData → pack → text of a module → unpack → runtime``. `load()` hands the record
-over as it is. Plain tuples of numbers, texts and bytes; nothing here knows a file format.
+``Binding → ModuleData → pack → text of a module → unpack → runtime``. `load()` hands it over as
+it is. Plain tuples of numbers, texts and bytes; nothing here knows a file format.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple
 else:
 
-    class _Record(type):
+    class _Fields(type):
         """typing.NamedTuple again: a module's import would take twice as long with `typing`."""
 
         def __new__(cls, name, bases, body):
@@ -28,8 +28,8 @@ else:
             defaults = [body.pop(field) for field in fields if field in body]
             return type(name, (namedtuple(name, fields, defaults=defaults),), body)
 
-    class NamedTuple(metaclass=_Record):
-        """Base of the records below."""
+    class NamedTuple(metaclass=_Fields):
+        """Base of the classes below."""
 
 
 # What the emitted code and its data were written against; the runtime refuses another number.

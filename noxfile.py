@@ -34,7 +34,7 @@ def lint(session):
     session.install(".[test,dev]")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
-    session.run("cython-lint", "frontend", "runtime", "examples")
+    session.run("cython-lint", "examples", "frontend", "generated", "runtime", "tests")
     session.run("codespell")
     session.run("mypy")
     session.run("python", "tools/regenerate.py", "--check")

@@ -24,7 +24,7 @@ Examples:
 @click.argument("plans", type=_PATH, nargs=-1, required=True, metavar="PLAN...")
 @click.option("-o", "--output", type=_PATH, required=True, help="File to write.")
 @click.option("--allow-newer", is_flag=True, help="Try to read a newer version of the format.")
-@click.option("--strict", is_flag=True, help="Refuse what otherwise gives a warning.")
+@click.option("--strict", is_flag=True, help="Make each warning an error.")
 def bundle(plans: tuple[Path, ...], output: Path, allow_newer: bool, strict: bool) -> None:
     """Put plans of one graph into one file, for several GPUs and versions of cuDNN.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from cudnn_bindgen.codegen.bind.alike import Candidate
+from cudnn_bindgen.codegen.bind.alike import BoundGraph
 from cudnn_bindgen.codegen.bind.family import make_family
 from cudnn_bindgen.codegen.bind.graphs import bind_graphs
 from cudnn_bindgen.codegen.bind.naming import check_module_name
@@ -55,9 +55,9 @@ def render_files(
 ) -> dict[str, str]:
     """Read `graphs` and render the one module that is for all of them."""
     check_module_name(module)
-    candidates = []
+    bound = []
     for path in graphs:
         found = read(path, reading, planned)
         binding = bind_graphs(found, choose_options(path, OverrideOptions()))
-        candidates.append(Candidate(display_name(path), source_name(path), found[0], binding))
-    return render_family(make_family(candidates, family.keys), module)
+        bound.append(BoundGraph(display_name(path), source_name(path), found[0], binding))
+    return render_family(make_family(bound, family.keys), module)

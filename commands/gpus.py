@@ -16,7 +16,7 @@ Examples:
 @click.option("--here", is_flag=True, help="Print the properties of the GPU of this machine.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 def gpus(here: bool, as_json: bool) -> None:
-    """List the GPUs that plans can be made for by name, and where their numbers come from."""
+    """List the GPUs that are known by name, and where their numbers come from."""
     if here:
         from cudnn_bindgen.frontend.planning.driver import read_here
 

@@ -27,7 +27,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
         "--index", type=click.IntRange(min=1), help="Which graph of a log; --list shows them."
     )
     @click.option("--allow-newer", is_flag=True, help="Try to read a newer version of the format.")
-    @click.option("--strict", is_flag=True, help="Refuse what otherwise gives a warning.")
+    @click.option("--strict", is_flag=True, help="Make each warning an error.")
     @functools.wraps(command)
     def wrapped(
         *arguments: object, index: int | None, allow_newer: bool, strict: bool, **rest: object

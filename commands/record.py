@@ -27,8 +27,8 @@ Examples:
 def record(folder: Path, program: tuple[str, ...]) -> None:
     """Run PROGRAM and write every graph that it builds through nvidia-cudnn-frontend in Python.
 
-    Its exit code is passed on. All Pythons that it starts are recorded as well; several programs
-    may record into one folder. Then see `cudnn-bindgen report`.
+    Exits with PROGRAM's exit code. Records all Pythons that PROGRAM starts, too; several programs
+    may write into one folder. Then call `cudnn-bindgen report`.
     """
     from cudnn_bindgen.frontend.recording.program import run_program
 
@@ -36,17 +36,17 @@ def record(folder: Path, program: tuple[str, ...]) -> None:
     if not outcome.has_python:
         click.echo(
             printable(
-                f"{program[0]}: expected a program that runs Python, got none that could be "
-                "recorded: it is none, or its Python ignores PYTHONPATH (-I, -E, -S); there "
-                "`with cudnn_bindgen.record(folder):` in the program does the same"
+                f"{program[0]}: expected a program that runs Python, got one without, or whose "
+                "Python ignores PYTHONPATH (-I, -E, -S): use `with cudnn_bindgen.record(folder):` "
+                "in the program instead"
             ),
             err=True,
         )
         sys.exit(outcome.status or 2)
     if not outcome.processes:
         click.echo(
-            f"{folder}: nothing recorded: no graph was built or executed through "
-            "nvidia-cudnn-frontend in a Python that has cudnn-bindgen",
+            f"{folder}: nothing recorded: no Python with cudnn-bindgen built or executed a graph "
+            "through nvidia-cudnn-frontend",
             err=True,
         )
     else:

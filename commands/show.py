@@ -28,7 +28,7 @@ Examples:
 @click.option(
     "--launch",
     is_flag=True,
-    help="Also what a launch record holds; needs a GPU.",
+    help="Also show what a launch consists of; needs a GPU.",
 )
 @list_option
 @reading_options

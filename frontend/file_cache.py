@@ -47,7 +47,7 @@ class CacheWarning(UserWarning):
 
 
 class RejectedError(Exception):
-    """Raised by `load`: the file is not what its name stands for, and is to be made again."""
+    """Raised by `load`: the file is not what its name says; the cache makes it again."""
 
 
 class _UnusableError(Exception):

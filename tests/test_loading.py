@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gc
 import inspect
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from support.bundling import bundle, plan
 from support.cases import CASES
 from support.overriding import SYMBOLS, product_plan
 from support.standin import Standin
 
 import cudnn_bindgen
+from cudnn_bindgen.cli import main
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
 from cudnn_bindgen.module_data import ModuleData, pack, unpack
 from cudnn_bindgen.runtime.errors import PlanNotLoadedError
@@ -91,3 +94,13 @@ def test_data_survive_being_text() -> None:
         [graph] = cudnn_bindgen.load(case.plan).data
         data = ModuleData(graph.fingerprint, (), (), (graph,))
         assert unpack(pack(data)) == data
+
+
+def test_show_says_what_a_launch_consists_of(standin: Standin, tmp_path: Path) -> None:
+    path = tmp_path / "graph.plan"
+    path.write_bytes(CASES["thd"].plan)
+    done = CliRunner().invoke(main, ["show", str(path), "--launch", "--json"])
+    assert done.exit_code == 0, done.output
+    nodes = cudnn_bindgen.load(path).launch_nodes()
+    assert nodes
+    assert json.loads(done.stdout)["launch"] == json.loads(json.dumps(nodes))

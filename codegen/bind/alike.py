@@ -20,8 +20,8 @@ _CHOSEN = frozenset({"implementation"})
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A graph that is to be a member, with its binding; `file` is what messages call it."""
+class BoundGraph:
+    """A graph that becomes a member, with its binding; messages call it `file`."""
 
     file: str
     source: str
@@ -29,7 +29,7 @@ class Candidate:
     binding: Binding
 
 
-def check_alike(first: Candidate, other: Candidate) -> None:
+def check_alike(first: BoundGraph, other: BoundGraph) -> None:
     """Check that `other` differs from `first` in shape only.
 
     Raises
@@ -46,7 +46,7 @@ def check_alike(first: Candidate, other: Candidate) -> None:
     _check_nodes(first, other)
 
 
-def _check_names(first: Candidate, other: Candidate) -> None:
+def _check_names(first: BoundGraph, other: BoundGraph) -> None:
     expected = [argument.argument for argument in first.binding.arguments]
     got = [argument.argument for argument in other.binding.arguments]
     if len(expected) != len(got):
@@ -68,7 +68,7 @@ def _facts(argument: Argument) -> dict[str, object]:
     }
 
 
-def _check_nodes(first: Candidate, other: Candidate) -> None:
+def _check_nodes(first: BoundGraph, other: BoundGraph) -> None:
     """Compare what nodes do and how they are connected; numbers may follow shapes."""
     ours, theirs = first.graph.nodes, other.graph.nodes
     tags = tuple(shorten(", ".join(node.tag for node in nodes), 100) for nodes in (ours, theirs))
@@ -78,22 +78,22 @@ def _check_nodes(first: Candidate, other: Candidate) -> None:
     for index, pair in enumerate(zip(ours, theirs, strict=True)):
         where = f"node {index} ({shorten(pair[0].tag)})"
         expected, got = (
-            dict(_words(node, candidate.graph)) | _ports(node, number)
-            for node, candidate, number in zip(pair, (first, other), numbers, strict=True)
+            dict(_words(node, bound.graph)) | _ports(node, number)
+            for node, bound, number in zip(pair, (first, other), numbers, strict=True)
         )
         for name in sorted({*expected, *got}):
             if expected.get(name) != got.get(name):
                 raise _differs(first, other, f"{where}: {name}", expected.get(name), got.get(name))
-    ours_only, theirs_only = (_unsaid(candidate.graph) for candidate in (first, other))
+    ours_only, theirs_only = (_unsaid(bound.graph) for bound in (first, other))
     for path in sorted({*ours_only, *theirs_only}):
         if ours_only.get(path) != theirs_only.get(path):
             raise _differs(first, other, path, ours_only.get(path), theirs_only.get(path))
 
 
-def _number_tensors(candidate: Candidate) -> Mapping[int, str]:
+def _number_tensors(bound: BoundGraph) -> Mapping[int, str]:
     """Return what tensors are called in comparisons, by uid: operands by name, others by order."""
-    names = {argument.uid: argument.argument for argument in candidate.binding.arguments}
-    for node in candidate.graph.nodes:
+    names = {argument.uid: argument.argument for argument in bound.binding.arguments}
+    for node in bound.graph.nodes:
         for _, uid in node.ports:
             names.setdefault(uid, f"tensor {len(names)}")
     return names
@@ -139,7 +139,7 @@ def _flatten(path: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _differs(
-    first: Candidate, other: Candidate, where: str, expected: object, got: object
+    first: BoundGraph, other: BoundGraph, where: str, expected: object, got: object
 ) -> EmitError:
     def said(value: object) -> object:
         return "nothing" if value is None else value

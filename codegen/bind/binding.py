@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.bind import naming
-from cudnn_bindgen.codegen.bind.layouts import Layout, find_layouts, find_shared
+from cudnn_bindgen.codegen.bind.layouts import LayoutRule, find_layout_rules, find_shared
 from cudnn_bindgen.codegen.bind.overrides import (
     OverrideOptions,
     OverrideParts,
@@ -47,7 +47,7 @@ class Argument:
     dim: tuple[int, ...]
     stride: tuple[int, ...]
     alignment: int
-    layout: Layout
+    layout: LayoutRule
     default: Scalar | None = None
 
     @property
@@ -177,7 +177,7 @@ def _arguments(graph: Graph) -> tuple[Argument, ...]:
         [structural[use.uid] for _, use in bound], [tensors[use.uid].name for _, use in bound]
     )
     aligned = dict(graph.plan.aligned_operands) if graph.plan else {}
-    layouts = find_layouts(graph)
+    layouts = find_layout_rules(graph)
     return tuple(
         _argument(slot, name, group, use, tensors[use.uid], aligned, layouts[use.uid])
         for slot, ((group, use), name) in enumerate(zip(bound, names, strict=True))
@@ -191,7 +191,7 @@ def _argument(
     use: _Use,
     tensor: Tensor,
     aligned: dict[int, int],
-    layout: Layout,
+    layout: LayoutRule,
 ) -> Argument:
     is_scalar = tensor.is_pass_by_value
     return Argument(

@@ -16,7 +16,7 @@ from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.model.graph import Graph, PlanInfo, dotted
 from cudnn_bindgen.codegen.read.archive import (
     NAME,
-    Member,
+    BundledPlan,
     PlanEntry,
     digest,
     is_bundle,
@@ -40,7 +40,7 @@ class Key:
         return f"SM {self.sm} with {count} multiprocessors under cuDNN {dotted(self.cudnn_version)}"
 
     @property
-    def member(self) -> str:
+    def file_name(self) -> str:
         """Name of the plan file in a bundle."""
         return f"sm{self.sm}-{self.sm_count}-cudnn-{dotted(self.cudnn_version)}.plan"
 
@@ -123,7 +123,7 @@ def write_bundle(files: Iterable[tuple[str, bytes]], options: ReadOptions = DEFA
             error.file = plan.name
             raise error
     ordered = [plans[key] for key in sorted(plans)]
-    return pack([Member(_entry(plan), plan.content) for plan in ordered])
+    return pack([BundledPlan(_entry(plan), plan.content) for plan in ordered])
 
 
 def replace_plan(bundle: bytes, plan: bytes, file: str = "") -> bytes:
@@ -159,15 +159,17 @@ def _read_plans(data: bytes, file: str, options: ReadOptions) -> list[_Plan]:
 
 def _read_bundle(data: bytes, file: str, options: ReadOptions) -> list[_Plan]:
     try:
-        members = unpack(data)
+        files = unpack(data)
     except GraphFormatError as error:
         error.file, error.dialect = file, NAME
         raise
-    plans = [_read_plan(m.content, f"{file}/{m.entry.name}", options) for m in members]
-    for member, plan in zip(members, plans, strict=True):
-        entry = member.entry
+    plans = [
+        _read_plan(bundled.content, f"{file}/{bundled.entry.name}", options) for bundled in files
+    ]
+    for bundled, plan in zip(files, plans, strict=True):
+        entry = bundled.entry
         said = Key(entry.sm, entry.sm_count, entry.cudnn_version)
-        if (said, entry.name) != (plan.key, plan.key.member):
+        if (said, entry.name) != (plan.key, plan.key.file_name):
             refusal = GraphFormatError(
                 f"expected a plan for {said}, as bundle.json says of it, got one for {plan.key}",
                 hint="the bundle was edited: make it again with cudnn-bindgen bundle",
@@ -197,7 +199,7 @@ def _key(info: PlanInfo) -> Key:
 def _entry(plan: _Plan) -> PlanEntry:
     key = plan.key
     return PlanEntry(
-        name=key.member,
+        name=key.file_name,
         sm=key.sm,
         sm_count=key.sm_count,
         cudnn_version=key.cudnn_version,

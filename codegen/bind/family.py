@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cudnn_bindgen.codegen.bind.alike import Candidate, check_alike
+from cudnn_bindgen.codegen.bind.alike import BoundGraph, check_alike
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding
 from cudnn_bindgen.codegen.bind.family_key import KeyDim, Operand, find_key
 from cudnn_bindgen.codegen.errors import EmitError
@@ -61,12 +61,12 @@ class Family:
         return tuple((a.stride if of_stride else a.dim)[axis] for a in arguments)
 
 
-def make_family(candidates: Sequence[Candidate], keys: Sequence[str] = ()) -> Family:
+def make_family(graphs: Sequence[BoundGraph], keys: Sequence[str] = ()) -> Family:
     """Make a family of graphs.
 
     Parameters
     ----------
-    candidates
+    graphs
         The graphs, in any order.
     keys
         What the user asks of the key, as ``NAME=OPERAND.AXIS,...``.
@@ -76,23 +76,23 @@ def make_family(candidates: Sequence[Candidate], keys: Sequence[str] = ()) -> Fa
     EmitError
         They differ in more than shape, or the key does not tell them apart.
     """
-    _check_count(len(candidates))
+    _check_count(len(graphs))
     # Files come in the order of a shell's pattern, which is no order of shapes.
-    candidates = sorted(candidates, key=_shape)
-    first = candidates[0]
-    for candidate in candidates:
-        if candidate.binding.overrides:
+    graphs = sorted(graphs, key=_shape)
+    first = graphs[0]
+    for bound in graphs:
+        if bound.binding.overrides:
             raise EmitError(
-                f"--family: {candidate.file}: expected a graph of one shape, got one with override "
+                f"--family: {bound.file}: expected a graph of one shape, got one with override "
                 "shapes: emit it alone, and its Overrides serve all shapes"
             )
-        check_alike(first, candidate)
-    _check_different(candidates)
-    arguments = _join_arguments([candidate.binding for candidate in candidates])
+        check_alike(first, bound)
+    _check_different(graphs)
+    arguments = _join_arguments([bound.binding for bound in graphs])
     axes = name_axes(first.graph)
     operands = [
         Operand(
-            tuple(candidate.binding.arguments[argument.slot] for candidate in candidates),
+            tuple(bound.binding.arguments[argument.slot] for bound in graphs),
             axes[argument.uid],
         )
         for argument in arguments
@@ -100,13 +100,13 @@ def make_family(candidates: Sequence[Candidate], keys: Sequence[str] = ()) -> Fa
     ]
     names = [name for argument in arguments for name in (argument.name, argument.argument)]
     key = find_key(operands, keys, names)
-    _check_key(key, candidates)
-    order = sorted(range(len(candidates)), key=lambda index: [dim.values[index] for dim in key])
+    _check_key(key, graphs)
+    order = sorted(range(len(graphs)), key=lambda index: [dim.values[index] for dim in key])
     members = [
         Member(
             tuple(dim.values[index] for dim in key),
-            candidates[index].binding,
-            candidates[index].source,
+            graphs[index].binding,
+            graphs[index].source,
         )
         for index in order
     ]
@@ -130,14 +130,14 @@ def _check_count(count: int) -> None:
         raise EmitError(f"--family: expected at most {MAX_MEMBERS} graphs, got {count}")
 
 
-def _shape(candidate: Candidate) -> tuple[object, ...]:
-    arguments = candidate.binding.arguments
-    return tuple(argument.dim for argument in arguments), candidate.binding.fingerprint
+def _shape(bound: BoundGraph) -> tuple[object, ...]:
+    arguments = bound.binding.arguments
+    return tuple(argument.dim for argument in arguments), bound.binding.fingerprint
 
 
-def _check_different(candidates: Sequence[Candidate]) -> None:
+def _check_different(graphs: Sequence[BoundGraph]) -> None:
     # Equal graphs are side by side.
-    for one, other in itertools.pairwise(candidates):
+    for one, other in itertools.pairwise(graphs):
         if one.binding.fingerprint == other.binding.fingerprint:
             raise EmitError(
                 f"--family: expected different graphs, got one twice: {one.file} and "
@@ -146,18 +146,18 @@ def _check_different(candidates: Sequence[Candidate]) -> None:
             )
 
 
-def _check_key(key: Sequence[KeyDim], candidates: Sequence[Candidate]) -> None:
+def _check_key(key: Sequence[KeyDim], graphs: Sequence[BoundGraph]) -> None:
     seen: dict[tuple[int, ...], int] = {}
-    for index, candidate in enumerate(candidates):
+    for index, bound in enumerate(graphs):
         other = seen.setdefault(tuple(dim.values[index] for dim in key), index)
         if other == index:
             continue
         dims = ", ".join(f"{dim.name}={dim.values[index]}" for dim in key)
-        same = _shape(candidates[other])[0] == _shape(candidate)[0]
+        same = _shape(graphs[other])[0] == _shape(bound)[0]
         got = "all dims equal, and only strides or numbers differ," if same else shorten(dims, 100)
         raise EmitError(
             f"--family: expected dims that tell all graphs apart, got {got} in "
-            f"{candidates[other].file} and {candidate.file}"
+            f"{graphs[other].file} and {bound.file}"
         )
 
 

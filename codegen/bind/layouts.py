@@ -14,7 +14,7 @@ from cudnn_bindgen.codegen.model.graph import Graph, Node, Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class LayoutRule:
     """What is fixed about an operand's layout.
 
     `kind` is "plain", "swapped" (lowering exchanged the last two axes), "ragged", "paged" or
@@ -25,7 +25,7 @@ class Layout:
     free_axis: int = -1
 
 
-PLAIN = Layout("plain")
+PLAIN = LayoutRule("plain")
 
 # What pages hold, and the optional input that says which.
 _PAGED = {"K": "Page_table_K", "V": "Page_table_V"}
@@ -39,10 +39,10 @@ _RUNNING = {
 }
 
 
-def find_layouts(graph: Graph) -> dict[int, Layout]:
+def find_layout_rules(graph: Graph) -> dict[int, LayoutRule]:
     """Return the layout of each tensor, by uid: what the first port says of it."""
     tensors = {tensor.uid: tensor for tensor in graph.tensors}
-    layouts: dict[int, Layout] = {}
+    layouts: dict[int, LayoutRule] = {}
     for node in graph.nodes:
         for port, uid in node.ports:
             if uid not in layouts:
@@ -75,18 +75,18 @@ def find_shared(graph: Graph, slots: Mapping[int, int]) -> tuple[tuple[int, int]
     )
 
 
-def _layout(node: Node, port: str, tensors: Mapping[int, Tensor]) -> Layout:
+def _layout(node: Node, port: str, tensors: Mapping[int, Tensor]) -> LayoutRule:
     ports = dict(node.ports)
     tensor = tensors[ports[port]]
     is_attention = node.tag.startswith("SDPA") and len(tensor.dim) == 4
     is_swapped = is_attention and _is_swapped(node.tag, port, tensor, ports, tensors)
     if tensor.reordering_type != "NONE":
-        return Layout("dense")
+        return LayoutRule("dense")
     if tensor.ragged_offset_uid is not None:
-        return Layout("ragged", _token_axis(tensor, is_attention, is_swapped))
+        return LayoutRule("ragged", _token_axis(tensor, is_attention, is_swapped))
     if is_attention and _PAGED.get(port) in ports:
-        return Layout("paged", 0)
-    return Layout("swapped") if is_swapped else PLAIN
+        return LayoutRule("paged", 0)
+    return LayoutRule("swapped") if is_swapped else PLAIN
 
 
 def _is_swapped(

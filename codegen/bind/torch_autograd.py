@@ -100,7 +100,7 @@ def _call(forward: Binding, module: str, backward: Binding) -> BackwardCall:
     gradients: list[Gradient] = []
     problems: list[str] = []
     for argument in backward.arguments:
-        found = list(pairing.candidates(argument))
+        found = list(pairing.matches(argument))
         if not found and argument.default:
             reads.append(Read(default=argument.default.value))
             continue
@@ -132,7 +132,7 @@ class _Pairing:
         self._forward = forward.arguments
         self._ports, self._backward_ports = comparable_ports(forward.nodes, backward.nodes)
 
-    def candidates(self, argument: Argument) -> Iterator[tuple[Argument, bool]]:
+    def matches(self, argument: Argument) -> Iterator[tuple[Argument, bool]]:
         """Yield what an argument of the backward graph may be, and whether as its gradient."""
         named = [found for found in self._possible(argument) if _is_named_so(argument, *found)]
         yield from named or (

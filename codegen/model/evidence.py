@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-# The member of a plan file's object. NVIDIA's frontend looks only for members that it knows.
+# Its key in a plan file's object. NVIDIA's frontend looks only for keys that it knows.
 KEY = "cudnn_bindgen"
 
 # Real ones have 0.2 KB a candidate, and cuDNN offers up to some hundred.
@@ -122,12 +122,12 @@ def read_engine(text: str) -> tuple[int | None, dict[str, int]]:
 
 
 def as_plain(evidence: Evidence) -> dict[str, Any]:
-    """Return the same as dicts and lists, with every member; the functions below take these."""
+    """Return the same as dicts and lists, with every field; the functions below take these."""
     return {
-        **_members(evidence),
-        "options": _members(evidence.options),
-        "timing": _members(evidence.timing) if evidence.timing else None,
-        "candidates": [_members(item) for item in evidence.candidates],
+        **_fields(evidence),
+        "options": _fields(evidence.options),
+        "timing": _fields(evidence.timing) if evidence.timing else None,
+        "candidates": [_fields(item) for item in evidence.candidates],
     }
 
 
@@ -168,7 +168,7 @@ def as_rows(evidence: dict[str, Any]) -> list[dict[str, Any]]:
     return [{name: row[name] for name in said} for row in rows]
 
 
-def _members(struct: msgspec.Struct) -> dict[str, Any]:
+def _fields(struct: msgspec.Struct) -> dict[str, Any]:
     return {name: getattr(struct, name) for name in struct.__struct_fields__}
 
 

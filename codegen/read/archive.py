@@ -1,7 +1,7 @@
 """A bundle's bytes ↔ plan files and what stands about them: a zip archive with a ``bundle.json``.
 
 Nothing here knows graphs; that a plan is what ``bundle.json`` says of it, `bundle.py` checks. The
-archive is read in memory, so that a member's name is never a path. docs/bundles.md has the format.
+archive is read in memory, so that no name in it is ever a path. docs/bundles.md has the format.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _IS_CUT = "is the file truncated? copy it again, or make it again with cudnn-bin
 
 _SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 
-# End of the central directory: signature, numbers of disks, members here and in all, bytes of the
+# End of the central directory: signature, numbers of disks, files here and in all, bytes of the
 # directory, where it begins, bytes of a comment behind.
 _END = struct.Struct("<4s4H2LH")
 _END_SIGNATURE = b"PK\x05\x06"
 # A record of this length, right before the end, would say all of that again for large archives.
 _ZIP64_BYTES, _ZIP64_SIGNATURE = 20, b"PK\x06\x07"
-# Of what the directory says of one member; our own writer needs 80 bytes.
+# Of what the directory says of one file; our own writer needs 80 bytes.
 _MOST_BYTES = 400
 
 _IS_ENCRYPTED = 0x1
@@ -59,9 +59,9 @@ _Number = Annotated[int, Meta(ge=0, lt=2**31)]
 
 
 class PlanEntry(msgspec.Struct, frozen=True):
-    """What ``bundle.json`` says of a plan: the member that it is, its key, and for people `engine`.
+    """What ``bundle.json`` says of a plan: its file, its key, and for people `engine`.
 
-    `sha256` is the digest of the member's bytes.
+    `sha256` is the digest of the file's bytes.
     """
 
     name: str
@@ -83,7 +83,7 @@ class _Versioned(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class BundledPlan:
     """A plan file in a bundle: its bytes, and what ``bundle.json`` says of it."""
 
     entry: PlanEntry
@@ -96,23 +96,23 @@ def is_bundle(data: bytes) -> bool:
 
 
 def digest(content: bytes) -> str:
-    """Return what ``bundle.json`` has of a member's bytes."""
+    """Return what ``bundle.json`` has of a file's bytes."""
     return hashlib.sha256(content).hexdigest()
 
 
-def pack(members: Sequence[Member]) -> bytes:
-    """Return a bundle of `members`, in their order: the same bytes for the same members.
+def pack(plans: Sequence[BundledPlan]) -> bytes:
+    """Return a bundle of `plans`, in their order: the same bytes for the same plans.
 
     Raises
     ------
     GraphFormatError
         They are too many, or too large, to be read again.
     """
-    if len(members) > MAX_PLANS:
-        raise _too_many(str(len(members)))
-    index = _Index(_VERSION, __version__, tuple(member.entry for member in members))
+    if len(plans) > MAX_PLANS:
+        raise _too_many(str(len(plans)))
+    index = _Index(_VERSION, __version__, tuple(plan.entry for plan in plans))
     text = msgspec.json.format(msgspec.json.encode(index), indent=2) + b"\n"
-    files = [(INDEX, text), *((member.entry.name, member.content) for member in members)]
+    files = [(INDEX, text), *((plan.entry.name, plan.content) for plan in plans)]
     _check_size(len(content) for _, content in files)
     buffer = BytesIO()
     with ZipFile(buffer, "w") as archive:
@@ -125,7 +125,7 @@ def pack(members: Sequence[Member]) -> bytes:
     return buffer.getvalue()
 
 
-def unpack(data: bytes) -> tuple[Member, ...]:
+def unpack(data: bytes) -> tuple[BundledPlan, ...]:
     """Return the plan files of a bundle, whose digests are right.
 
     Raises
@@ -136,7 +136,7 @@ def unpack(data: bytes) -> tuple[Member, ...]:
     _check_directory(data)
     try:
         with ZipFile(BytesIO(data)) as archive:
-            contents = _read_members(archive)
+            contents = _read_files(archive)
     except GraphFormatError:
         raise
     except _BROKEN as error:
@@ -147,7 +147,7 @@ def unpack(data: bytes) -> tuple[Member, ...]:
     if sorted(listed) != sorted(contents):
         odd = sorted({*listed} ^ {*contents}) or listed
         raise GraphFormatError(
-            f"expected each member that {INDEX} lists, once and no other, "
+            f"expected each file that {INDEX} lists, once and no other, "
             f'got a difference: "{shorten(odd[0])}"',
             hint=_REMEDY,
         )
@@ -160,11 +160,11 @@ def unpack(data: bytes) -> tuple[Member, ...]:
                 path=f"{INDEX} $.plans[{number}].sha256",
                 hint=_REMEDY,
             )
-    return tuple(Member(entry, contents[entry.name]) for entry in plans)
+    return tuple(BundledPlan(entry, contents[entry.name]) for entry in plans)
 
 
 def _check_directory(data: bytes) -> None:
-    """Bound what zipfile reads first: the directory of members, which ends the file.
+    """Bound what zipfile reads first: the directory of its files, which ends the file.
 
     zipfile looks for that end in front of anything, and reads a directory of any length.
     """
@@ -183,38 +183,38 @@ def _check_directory(data: bytes) -> None:
         raise _too_many("more")
 
 
-def _read_members(archive: ZipFile) -> dict[str, bytes]:
-    members = archive.infolist()
-    names = [member.filename for member in members]
+def _read_files(archive: ZipFile) -> dict[str, bytes]:
+    files = archive.infolist()
+    names = [file.filename for file in files]
     if INDEX not in names:
         raise GraphFormatError(
             f"expected a bundle, got a zip archive without {INDEX}",
             hint="make a bundle of its plans with cudnn-bindgen bundle",
         )
-    for member in members:
-        name = shorten(member.filename)
-        if names.count(member.filename) > 1:
-            raise GraphFormatError(f'expected each member once, got "{name}" twice', hint=_REMEDY)
-        if member.flag_bits & _IS_ENCRYPTED:
+    for file in files:
+        name = shorten(file.filename)
+        if names.count(file.filename) > 1:
+            raise GraphFormatError(f'expected each file once, got "{name}" twice', hint=_REMEDY)
+        if file.flag_bits & _IS_ENCRYPTED:
             raise GraphFormatError(
-                f'expected members that are not encrypted, got "{name}"',
+                f'expected files that are not encrypted, got "{name}"',
                 hint="unpack it with its password, and bundle the plans",
             )
         # Others can ask for any amount of memory before they give a byte.
-        if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        if file.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
             raise GraphFormatError(
-                f'expected members that are deflated or stored, got "{name}"', hint=_REMEDY
+                f'expected files that are deflated or stored, got "{name}"', hint=_REMEDY
             )
-    _check_size(member.file_size for member in members)
-    return {member.filename: _read_member(archive, member) for member in members}
+    _check_size(file.file_size for file in files)
+    return {file.filename: _read_file(archive, file) for file in files}
 
 
-def _read_member(archive: ZipFile, member: ZipInfo) -> bytes:
-    with archive.open(member) as file:
+def _read_file(archive: ZipFile, info: ZipInfo) -> bytes:
+    with archive.open(info) as opened:
         # With a length: what is deflated may be longer than the directory says.
-        content = file.read(member.file_size)
-    if len(content) != member.file_size:
-        raise EOFError(f"{member.filename} ends early")
+        content = opened.read(info.file_size)
+    if len(content) != info.file_size:
+        raise EOFError(f"{info.filename} ends early")
     return content
 
 

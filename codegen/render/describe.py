@@ -21,7 +21,7 @@ _MEANINGS = (
     (r"Seed", "seed of the random numbers"),
 )
 
-# What an operand's layout need not be as declared, by Layout.kind (docs/tensors.md).
+# What an operand's layout need not be as declared, by LayoutRule.kind (docs/tensors.md).
 _LAYOUTS = {
     "dense": "Dense: in an order of its own; this many elements or more, without gaps.",
     "paged": "Paged: any number of pages.",

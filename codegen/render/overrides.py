@@ -72,7 +72,7 @@ class Symbols:
 
 
 def one_or_more(names: Sequence[str]) -> Sequence[str]:
-    """Return the items of a tuple, which if there is one has a comma."""
+    """Return the items of a tuple; a single one needs a comma."""
     return names if len(names) > 1 else [f"{names[0]},"]
 
 

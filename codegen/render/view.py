@@ -118,8 +118,11 @@ class Module:
 
     @property
     def conversions(self) -> list[str]:
-        """Functions of runtime/arguments.pxd that are called."""
-        return sorted({"address", "flag", *(p.c.conversion for p in self.parameters)})
+        """The cimport of what turns arguments into C values, as lines."""
+        start = "from cudnn_bindgen.runtime.arguments cimport "
+        names = sorted({"address", "flag", *(p.c.conversion for p in self.parameters)})
+        line = start + ", ".join(names)
+        return [line] if len(line) <= 100 else enclose(f"{start}(", names, ")")
 
     @property
     def constants(self) -> tuple[str, ...]:
@@ -209,11 +212,6 @@ class Module:
     def has_overloads(self) -> bool:
         """Whether the stub has a function that may be called in several ways."""
         return self.run.is_overloaded or not self.has_plans
-
-    @property
-    def record(self) -> str:
-        """What the stub says that a module's data are made of."""
-        return "Member" if self.family else "Operand"
 
     @property
     def key_names(self) -> list[str]:

@@ -58,5 +58,5 @@ class Accelerated(FrontendCall):
         return getattr(self.graph, name)
 
     def __repr__(self) -> str:
-        """Return the graph's own, which is its structure as JSON."""
+        """Return what the graph returns: its structure as JSON."""
         return repr(self.graph)

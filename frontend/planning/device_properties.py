@@ -25,17 +25,17 @@ Bytes: TypeAlias = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 class DeviceProperties(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """The fields in cuDNN's order; all of them are in a file."""
+    """The fields in cuDNN's order; those with a default are unknown to cuDNN 9.19."""
 
     max_grid_size: tuple[Count, Count, Count]
     max_block_size: tuple[Count, Count, Count]
     regs_per_block: Count
     multi_processor_count: Count
-    sm_count_origin: Number
+    sm_count_origin: Number = 0
     warp_size: Count
     max_shared_memory_per_block: Count
     max_shared_memory_per_block_optin: Count
-    oversized_shared_memory_per_block: Number
+    oversized_shared_memory_per_block: Number = 0
     reserved_shared_memory_per_block: Number
     max_registers_per_sm: Count = msgspec.field(name="maxRegistersPerSM")
     max_ctas_per_sm: Count = msgspec.field(name="maxCtasPerSM")
@@ -47,7 +47,7 @@ class DeviceProperties(
     total_global_mem: Bytes
     sm_clock_rate_khz: Number = msgspec.field(name="smClockRateKHz")
     mem_clock_rate_khz: Number = msgspec.field(name="memClockRateKHz")
-    memory_bus_width: Number
+    memory_bus_width: Number = 0
     l2_cache_size: Number
     cuda_device_id: Number
     device_ver: Annotated[int, Meta(ge=100, le=9990, multiple_of=10)]

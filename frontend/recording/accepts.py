@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudnn_bindgen.codegen.bind.layouts import Layout as Rule
+from cudnn_bindgen.codegen.bind.layouts import LayoutRule
 from cudnn_bindgen.codegen.model.data_types import BITS, DATA_TYPES
 from cudnn_bindgen.codegen.model.graph import Tensor
 from cudnn_bindgen.frontend.recording.observe import Layout
@@ -20,7 +20,7 @@ _NAMES = {
 _BYTES = frozenset({"FP8_E4M3", "FP8_E5M2", "FP8_E5M3", "FP8_E8M0", "BYTE_BOOLEAN"})
 
 
-def explain_refusal(tensor: Tensor, rule: Rule, seen: Layout) -> str | None:
+def explain_refusal(tensor: Tensor, rule: LayoutRule, seen: Layout) -> str | None:
     """Return why `run` would refuse a buffer; empty if it would not, None if that is not known."""
     is_packed = BITS[tensor.data_type] < 8
     if seen.shape is None or seen.stride is None or is_packed:
@@ -39,7 +39,7 @@ def explain_refusal(tensor: Tensor, rule: Rule, seen: Layout) -> str | None:
     return f"is {_show(seen.shape, seen.stride)}, declared {_show(tensor.dim, tensor.stride)}"
 
 
-def _fits(tensor: Tensor, rule: Rule, shape: Sequence[int], stride: Sequence[int]) -> bool:
+def _fits(tensor: Tensor, rule: LayoutRule, shape: Sequence[int], stride: Sequence[int]) -> bool:
     found = compare_layouts(rule.kind, rule.free_axis, tensor.dim, tensor.stride, shape, stride)
     return found == "same"
 

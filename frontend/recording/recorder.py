@@ -219,7 +219,7 @@ class Recorder:
                 self._ledger.tallies[description.key].add_calls(name, description.plan, new)
 
     def write(self) -> bool:
-        """Write what has been counted up to now; False if that failed, which is noted."""
+        """Write the counts up to now; return False, and note the error, if that fails."""
         try:
             with self._lock:
                 self._written_at = time.monotonic()

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cudnn_bindgen.codegen.bind.binding import Binding, bind
-from cudnn_bindgen.codegen.bind.layouts import find_layouts
+from cudnn_bindgen.codegen.bind.layouts import find_layout_rules
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.model.graph import Graph
 from cudnn_bindgen.codegen.read.graph import read_graph
@@ -100,7 +100,7 @@ def _holds(folder: Path, name: str) -> bool:
 def _judge(graph: Graph, binding: Binding, tally: Tally) -> dict[str, Any]:
     """Say which of the layouts seen `run` would take."""
     tensors = {tensor.uid: tensor for tensor in graph.tensors}
-    rules = find_layouts(graph)
+    rules = find_layout_rules(graph)
     names = {a.uid: a.argument.removesuffix("_ptr") for a in binding.arguments if not a.is_scalar}
     overridden = {uid for override in tally.overrides for uid in override.uids}
     refused, unknown, accepted = [], [], 0

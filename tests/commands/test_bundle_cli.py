@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
-from support.bundling import bundle, device, member_name, plan, two, unzip, with_entry
+from support.bundling import bundle, device, file_name, plan, two, unzip, with_entry
 from support.documents import DATA, TESTS, add_graph, to_json
 from support.emitting import record_of
 
@@ -80,7 +80,7 @@ def test_bundle_leaves_what_is_up_to_date_alone(here: Path) -> None:
             ("a.plan", "c.plan"),
             f"c.plan: expected one plan for {device()}, got",
         ),
-        (("a.plan", "bad.bundle"), "bad.bundle/" + member_name() + ": expected a plan for SM 80 "),
+        (("a.plan", "bad.bundle"), "bad.bundle/" + file_name() + ": expected a plan for SM 80 "),
         (("a.plan", "lost.plan"), "lost.plan: No such file or directory"),
     ],
 )
@@ -181,7 +181,7 @@ def test_show_explains_a_bundle_that_is_refused(here: Path) -> None:
     refused = msgspec.json.decode(run("show", "bad.bundle", "--json").stdout)["refused"]
     assert refused["dialect"] == "bundle"
     (here / "odd.bundle").write_bytes(with_entry(two(), 1, sm=80))
-    assert run("show", "odd.bundle").stderr.startswith(f"odd.bundle/{member_name(cudnn='9.27.0')}:")
+    assert run("show", "odd.bundle").stderr.startswith(f"odd.bundle/{file_name(cudnn='9.27.0')}:")
 
 
 def test_a_bundle_holds_one_graph(here: Path) -> None:
@@ -199,4 +199,4 @@ def test_a_bundle_is_a_file_like_any_other(here: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     assert (here / "x.bundle").stat().st_mode & 0o777 == 0o666 & ~umask
-    assert unzip((here / "x.bundle").read_bytes())[member_name()] == plan()
+    assert unzip((here / "x.bundle").read_bytes())[file_name()] == plan()

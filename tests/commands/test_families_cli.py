@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from codegen.bind.test_families import candidate, product
+from codegen.bind.test_families import bound, product
 from support.documents import plan_document, to_json, to_ubjson
 from support.emitting import record_of
 
@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def expected(module: str, keys: tuple[str, ...] = ()) -> dict[str, str]:
-    candidates = [candidate(plan_document(product(m)), f"gemm_{m}.plan") for m in SIZES]
+    candidates = [bound(plan_document(product(m)), f"gemm_{m}.plan") for m in SIZES]
     return render_family(make_family(candidates, keys), module)
 
 

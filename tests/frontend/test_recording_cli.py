@@ -148,13 +148,13 @@ def test_programs_that_cannot_be_recorded(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "no-such-program: No such file or directory\n")
     done = record(tmp_path, "true")
     assert done.returncode == 2
-    assert "true: expected a program that runs Python, got none that could be" in done.stderr
+    assert "true: expected a program that runs Python, got one without" in done.stderr
     assert record(tmp_path, "sh", "-c", "exit 5").returncode == 5
     done = record(tmp_path, sys.executable, "-I", "-c", "print(1)")
     assert (done.returncode, done.stdout) == (2, "1\n")
     done = record(tmp_path, sys.executable, "-c", "print(1)")
     assert (done.returncode, done.stdout) == (0, "1\n")
-    assert "nothing recorded: no graph was built or executed" in done.stderr
+    assert "nothing recorded: no Python with cudnn-bindgen built or executed" in done.stderr
     done = record(tmp_path / "a" / "file", "true")
     (tmp_path / "taken").write_text("")
     done = record(tmp_path / "taken" / "graphs", "true")

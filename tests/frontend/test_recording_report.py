@@ -14,8 +14,7 @@ from support.documents import PLANS, TESTS
 from support.recording_fakes import OVERRIDE
 
 from cudnn_bindgen.codegen.bind.binding import bind
-from cudnn_bindgen.codegen.bind.layouts import PLAIN, find_layouts
-from cudnn_bindgen.codegen.bind.layouts import Layout as Rule
+from cudnn_bindgen.codegen.bind.layouts import PLAIN, LayoutRule, find_layout_rules
 from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.model.graph import Tensor
 from cudnn_bindgen.codegen.read.graph import read_graph
@@ -42,7 +41,7 @@ def test_layouts_are_judged_as_by_the_model_of_the_runtime(values: tuple[Any, ..
     kind, free, declared, given_layout, pack = values
     if pack > 1:
         return
-    found = explain_refusal(tensor(*declared), Rule(kind, free), seen(*given_layout))
+    found = explain_refusal(tensor(*declared), LayoutRule(kind, free), seen(*given_layout))
     expected = model(kind, free, declared, given_layout, pack)
     assert (found == "") == (expected == "same"), found
 
@@ -52,7 +51,7 @@ def test_what_is_declared_is_taken(path: Path) -> None:
     graph = read_graph(path.read_bytes())
     names = {"HALF": "float16", "BFLOAT16": "bfloat16", "FLOAT": "float32"}
     names |= {"INT32": "int32", "INT64": "int64"}
-    rules = find_layouts(graph)
+    rules = find_layout_rules(graph)
     for one in graph.tensors:
         if not one.is_virtual and not one.is_pass_by_value:
             layout = seen(one.dim, one.stride, names[one.data_type])

@@ -32,8 +32,8 @@ def plan(
     return to_ubjson(plan_document(structure or add_graph(), **(text | fields)))
 
 
-def member_name(sm: int = 90, sm_count: int = 132, cudnn: str = "9.19.0") -> str:
-    """Name of the member that such a plan becomes."""
+def file_name(sm: int = 90, sm_count: int = 132, cudnn: str = "9.19.0") -> str:
+    """Name of the file that such a plan becomes."""
     return f"sm{sm}-{sm_count}-cudnn-{cudnn}.plan"
 
 
@@ -53,25 +53,25 @@ def two() -> bytes:
 
 
 def unzip(data: bytes) -> dict[str, bytes]:
-    """Return all members."""
+    """Return all files."""
     with ZipFile(BytesIO(data)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def make_zip(members: Mapping[str, bytes], compression: int = ZIP_DEFLATED) -> bytes:
+def make_zip(files: Mapping[str, bytes], compression: int = ZIP_DEFLATED) -> bytes:
     """Return an archive of whatever there is."""
     buffer = BytesIO()
     with ZipFile(buffer, "w") as archive:
-        for name, content in members.items():
+        for name, content in files.items():
             archive.writestr(ZipInfo(name), content, compression)
     return buffer.getvalue()
 
 
 def with_index(data: bytes, **fields: Any) -> bytes:
     """Return a bundle with other fields in its ``bundle.json``, and everything else as it is."""
-    members = unzip(data)
-    index = json.loads(members[INDEX]) | fields
-    return make_zip(members | {INDEX: json.dumps(index).encode()})
+    files = unzip(data)
+    index = json.loads(files[INDEX]) | fields
+    return make_zip(files | {INDEX: json.dumps(index).encode()})
 
 
 def with_entry(data: bytes, number: int, **fields: Any) -> bytes:
@@ -81,11 +81,11 @@ def with_entry(data: bytes, number: int, **fields: Any) -> bytes:
     return with_index(data, plans=plans)
 
 
-def with_member(data: bytes, name: str, content: bytes) -> bytes:
-    """Return a bundle with another plan in a member, and its right digest."""
-    members = unzip(data) | {name: content}
-    index = json.loads(members[INDEX])
+def with_file(data: bytes, name: str, content: bytes) -> bytes:
+    """Return a bundle with another plan in a file, and its right digest."""
+    files = unzip(data) | {name: content}
+    index = json.loads(files[INDEX])
     for entry in index["plans"]:
         if entry["name"] == name:
             entry["sha256"] = hashlib.sha256(content).hexdigest()
-    return make_zip(members | {INDEX: json.dumps(index).encode()})
+    return make_zip(files | {INDEX: json.dumps(index).encode()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudnn_bindgen.codegen.bind.alike import Candidate
+from cudnn_bindgen.codegen.bind.alike import BoundGraph
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.bind.family import Family, make_family
 from cudnn_bindgen.codegen.read.graph import read_graph
@@ -83,11 +83,11 @@ KEYS = {"grid": ("B=q.0", "S=q.2")}
 
 def family(module: str) -> Family:
     """The family of a module that the tests build."""
-    candidates = []
+    graphs = []
     for case in FAMILIES[module]:
         graph = read_graph(case.graph)
-        candidates.append(Candidate(f"{case.name}.plan", f"{case.name}.plan", graph, bind(graph)))
-    return make_family(candidates, KEYS.get(module, ()))
+        graphs.append(BoundGraph(f"{case.name}.plan", f"{case.name}.plan", graph, bind(graph)))
+    return make_family(graphs, KEYS.get(module, ()))
 
 
 def emit(module: str) -> dict[str, str]:

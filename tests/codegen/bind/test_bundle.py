@@ -13,8 +13,8 @@ import pytest
 from support.bundling import (
     INDEX,
     bundle,
+    file_name,
     make_zip,
-    member_name,
     plan,
     two,
     unzip,
@@ -58,7 +58,7 @@ def keys(data: bytes) -> list[tuple[int, int, int]]:
 def test_members_are_the_plan_files_byte_for_byte() -> None:
     files = [path.read_bytes() for path in REAL]
     members = unzip(bundle(*files))
-    names = [member_name(cudnn=version) for version in ("9.19.0", "9.27.0")]
+    names = [file_name(cudnn=version) for version in ("9.19.0", "9.27.0")]
     assert list(members) == [INDEX, *names]
     assert [members[name] for name in names] == files
     index = json.loads(members[INDEX])
@@ -75,7 +75,7 @@ def test_members_are_the_plan_files_byte_for_byte() -> None:
 @pytest.mark.parametrize("extra", ["text", {"any": ["thing", 1, None]}, 2**40, b"bytes"])
 def test_what_else_a_plan_file_holds_survives(extra: object) -> None:
     one = plan(cudnn_bindgen=extra)
-    assert unzip(bundle(one))[member_name()] == one
+    assert unzip(bundle(one))[file_name()] == one
     assert read_graphs(bundle(one)) == read_graphs(bundle(plan()))
 
 
@@ -83,7 +83,7 @@ def test_a_zip_program_reads_it(tmp_path: Path) -> None:
     (tmp_path / "a.bundle").write_bytes(two())
     command = [sys.executable, "-m", "zipfile", "-e", "a.bundle", "out"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    assert (tmp_path / "out" / member_name()).read_bytes() == plan()
+    assert (tmp_path / "out" / file_name()).read_bytes() == plan()
 
 
 def test_the_same_plans_give_the_same_bytes() -> None:
@@ -98,7 +98,7 @@ def test_the_same_plans_give_the_same_bytes() -> None:
 def test_graphs_come_sorted_by_key() -> None:
     assert keys(bundle(*reversed(MANY))) == sorted(keys(bundle(*MANY)))
     assert len(keys(bundle(*MANY))) == len(MANY) == 12
-    assert member_name(120, 0, "10.0.1") in unzip(bundle(*MANY))
+    assert file_name(120, 0, "10.0.1") in unzip(bundle(*MANY))
     assert describe_plans(bundle(MANY[9]))[0].startswith(
         "SM 120 with any number of multiprocessors under cuDNN 9.19.0, engine"
     )
@@ -209,14 +209,14 @@ def test_a_warning_of_all_plans_is_given_once() -> None:
     assert [w.problem for w in merge_warnings(graphs)] == [
         "expected a known node tag, got NO_SUCH_TAG"
     ]
-    with pytest.raises(GraphFormatError, match=f"^F/{member_name()}: "):
+    with pytest.raises(GraphFormatError, match=f"^F/{file_name()}: "):
         read_graphs(bundle(plan(structure=graph)), "F", ReadOptions(strict=True))
 
 
 def test_a_bundle_is_planned_as_its_graph() -> None:
     assert read_input(two()) == read_input(plan()) == read_input(first_plan(two()))
     edited = with_entry(two(), 1, sm=80)
-    with pytest.raises(GraphFormatError, match=rf"^F/{member_name(cudnn='9.27.0')}: expected"):
+    with pytest.raises(GraphFormatError, match=rf"^F/{file_name(cudnn='9.27.0')}: expected"):
         read_input(edited, "F")
 
 

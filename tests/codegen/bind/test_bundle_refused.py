@@ -18,14 +18,14 @@ from support.bundling import (
     INDEX,
     bundle,
     device,
+    file_name,
     make_zip,
-    member_name,
     plan,
     two,
     unzip,
     with_entry,
+    with_file,
     with_index,
-    with_member,
 )
 from support.byte_mutations import mutate_bytes
 from support.documents import Document, add_graph, document, node, scalar, tensor, tensors, to_json
@@ -41,7 +41,7 @@ from cudnn_bindgen.codegen.read.source import MAX_BYTES
 
 Files = Sequence[tuple[str, bytes]]
 
-FIRST, SECOND = member_name(), member_name(cudnn="9.27.0")
+FIRST, SECOND = file_name(), file_name(cudnn="9.27.0")
 AGAIN = "(the bundle is damaged or was edited: make it again with cudnn-bindgen bundle)"
 CUT = "(is the file truncated? copy it again, or make it again with cudnn-bindgen bundle)"
 ONE_GRAPH = "(a bundle holds plans of one graph: plan the same graph for each GPU and cuDNN)"
@@ -49,7 +49,7 @@ EDITED = "(the bundle was edited: make it again with cudnn-bindgen bundle)"
 NO_PLAN = "(make a plan of it with cudnn-bindgen plan, on each GPU that it is for)"
 MANY = "(make one for each generation of GPUs)"
 LARGE = "(no plans are that large; are these the right files?)"
-MEMBERS = "expected each member that bundle.json lists, once and no other, got a difference: "
+FILES = "expected each file that bundle.json lists, once and no other, got a difference: "
 ENDS = f": expected a bundle, got a zip archive that does not end as one {CUT}"
 
 
@@ -63,7 +63,7 @@ def with_end(data: bytes, offset: int, value: bytes) -> bytes:
 
 
 def with_directory(data: bytes, name: str, offset: int, value: bytes) -> bytes:
-    """Change what the directory says of a member."""
+    """Change what the directory says of a file."""
     return patched(data, data.rindex(name.encode()) - 46 + offset, value)
 
 
@@ -154,22 +154,22 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         ": expected a bundle, got a zip archive without bundle.json "
         "(make a bundle of its plans with cudnn-bindgen bundle)",
     ),
-    "a member twice": (
+    "a file twice": (
         with_twice(two()),
-        f': expected each member once, got "{FIRST}" twice {AGAIN}',
+        f': expected each file once, got "{FIRST}" twice {AGAIN}',
     ),
     "encrypted": (
         with_directory(two(), INDEX, 8, b"\1\0"),
-        f': expected members that are not encrypted, got "{INDEX}" '
+        f': expected files that are not encrypted, got "{INDEX}" '
         "(unpack it with its password, and bundle the plans)",
     ),
     "lzma": (
         make_zip(unzip(two()), ZIP_LZMA),
-        f': expected members that are deflated or stored, got "{INDEX}" {AGAIN}',
+        f': expected files that are deflated or stored, got "{INDEX}" {AGAIN}',
     ),
     "bzip2": (
         make_zip(unzip(two()), ZIP_BZIP2),
-        f': expected members that are deflated or stored, got "{INDEX}" {AGAIN}',
+        f': expected files that are deflated or stored, got "{INDEX}" {AGAIN}',
     ),
     "a size beyond all plans": (
         with_directory(make_zip(unzip(two()) | {INDEX: b""}), INDEX, 24, b"\xff\xff\xff\x7f"),
@@ -179,7 +179,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         make_zip(unzip(two()), ZIP_STORED).replace(b'"engineId": 90', b'"engineId": 91', 1),
         f": expected a bundle, got a damaged zip archive: Bad CRC-32 for file '{FIRST}' {CUT}",
     ),
-    "a member that ends early": (
+    "a file that ends early": (
         with_directory(make_zip({INDEX: b"{}" * 50}, ZIP_STORED), INDEX, 24, b"\xff\0\0\0"),
         f": expected a bundle, got a damaged zip archive: {INDEX} ends early {CUT}",
     ),
@@ -209,19 +209,19 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         with_entry(two(), 1, sm="90"),
         f": bundle.json $.plans[1].sm: expected int, got str {AGAIN}",
     ),
-    "a member that is lost": (without(two(), SECOND), f': {MEMBERS}"{SECOND}" {AGAIN}'),
-    "a member more": (
+    "a file that is lost": (without(two(), SECOND), f': {FILES}"{SECOND}" {AGAIN}'),
+    "a file more": (
         make_zip(unzip(two()) | {"../../x\n": plan(sm=100)}),
-        f': {MEMBERS}"../../x\\n" {AGAIN}',
+        f': {FILES}"../../x\\n" {AGAIN}',
     ),
-    "an entry twice": (repeated_entry(two()), f': {MEMBERS}"{FIRST}" {AGAIN}'),
+    "an entry twice": (repeated_entry(two()), f': {FILES}"{FIRST}" {AGAIN}'),
     "an edited plan": (
         make_zip(unzip(two()) | {FIRST: plan(sm=80)}),
         f': bundle.json $.plans[0].sha256: expected the digest of "{FIRST}", '
         f'{digest(plan(sm=80))}, got "{digest(plan())}" {AGAIN}',
     ),
     "an edited SM": (
-        with_member(two(), FIRST, plan(sm=100)),
+        with_file(two(), FIRST, plan(sm=100)),
         f"/{FIRST}: expected a plan for {device()}, as "
         f"bundle.json says of it, got one for {device(100)} {EDITED}",
     ),
@@ -235,17 +235,17 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         f"/{SECOND}: expected a plan for {device()}, as "
         f"bundle.json says of it, got one for {device(cudnn='9.27.0')} {EDITED}",
     ),
-    "a member of another name": (
+    "a file of another name": (
         with_renamed(two(), FIRST, "../a.plan"),
         f"/../a.plan: expected a plan for {device()}, as "
         f"bundle.json says of it, got one for {device()} {EDITED}",
     ),
     "a structure": (
-        with_member(two(), SECOND, to_json(add_graph())),
+        with_file(two(), SECOND, to_json(add_graph())),
         f"/{SECOND}: expected a plan, got structure only {NO_PLAN}",
     ),
     "a bundle in it": (
-        with_member(two(), SECOND, two()),
+        with_file(two(), SECOND, two()),
         f"/{SECOND}: expected a graph file, got a compressed one (unpack it first)",
     ),
 }
@@ -314,7 +314,7 @@ def test_what_is_refused_is_not_merged_either(name: str) -> None:
 
 
 def test_plans_of_two_graphs_in_a_bundle_made_by_hand() -> None:
-    data = with_member(two(), SECOND, other_graph())
+    data = with_file(two(), SECOND, other_graph())
     message = refusal(partial(read_graphs, data, "F"))
     assert message.startswith(f"F/{SECOND}: expected graph ")
     assert f", as in F/{FIRST}, got " in message

@@ -19,7 +19,7 @@ from support.documents import (
 )
 from support.emitting import record_of
 
-from cudnn_bindgen.codegen.bind.alike import Candidate
+from cudnn_bindgen.codegen.bind.alike import BoundGraph
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.bind.family import Family, make_family
 from cudnn_bindgen.codegen.errors import EmitError
@@ -46,14 +46,14 @@ def product(m: int, n: int = 8, k: int = 16, **fields: Any) -> Document:
     )
 
 
-def candidate(raw: Document, file: str) -> Candidate:
+def bound(raw: Document, file: str) -> BoundGraph:
     graph = read_graph(to_ubjson(raw) if "cudnn_backend_data" in raw else to_json(raw))
-    return Candidate(file, file, graph, bind(graph))
+    return BoundGraph(file, file, graph, bind(graph))
 
 
 def family(*documents: Document, keys: tuple[str, ...] = ()) -> Family:
-    candidates = [candidate(raw, f"{chr(97 + i)}.json") for i, raw in enumerate(documents)]
-    return make_family(candidates, keys)
+    graphs = [bound(raw, f"{chr(97 + i)}.json") for i, raw in enumerate(documents)]
+    return make_family(graphs, keys)
 
 
 def key_of(made: Family) -> dict[str, tuple[int, ...]]:
@@ -159,7 +159,7 @@ def test_one_graph_twice_belongs_into_a_bundle(fields: Document) -> None:
 
 def test_how_many_there_can_be() -> None:
     assert refusal(product(16)) == "--family: expected several graphs, got 1"
-    one = candidate(product(16), "a.json")
+    one = bound(product(16), "a.json")
     with pytest.raises(EmitError, match="expected at most 1024 graphs, got 1025"):
         make_family([one] * 1025)
 
@@ -343,20 +343,20 @@ def check_text(files: dict[str, str]) -> None:
 
 def test_hostile_names_of_files() -> None:
     files = ['"""', "\u202e.plan", "a\nimport os", "x" * 500]
-    candidates = [candidate(plan_document(product(16 << i)), f) for i, f in enumerate(files)]
-    text = render_family(make_family(candidates), "module")
+    graphs = [bound(plan_document(product(16 << i)), f) for i, f in enumerate(files)]
+    text = render_family(make_family(graphs), "module")
     check_text(text)
     assert "\nimport os" not in text["module.pyx"]
 
 
 def test_the_order_of_files_does_not_show() -> None:
     documents = [plan_document(product(m, n)) for m in (16, 32, 64) for n in (4, 8)]
-    candidates = [candidate(raw, f"{i}.plan") for i, raw in enumerate(documents)]
-    expected = render_family(make_family(candidates), "module")
+    graphs = [bound(raw, f"{i}.plan") for i, raw in enumerate(documents)]
+    expected = render_family(make_family(graphs), "module")
     check_text(expected)
     for seed in range(5):
-        random.Random(seed).shuffle(candidates)
-        assert render_family(make_family(candidates), "module") == expected
+        random.Random(seed).shuffle(graphs)
+        assert render_family(make_family(graphs), "module") == expected
 
 
 def test_members_may_have_uids_of_their_own() -> None:

@@ -27,7 +27,7 @@ from support.identities import (
 from test_layers import ROOT
 
 from cudnn_bindgen.cli import main
-from cudnn_bindgen.codegen.bind.alike import Candidate, check_alike
+from cudnn_bindgen.codegen.bind.alike import BoundGraph, check_alike
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.bind.bundle import read_graphs, write_bundle
 from cudnn_bindgen.codegen.bind.plan_file import read_plans
@@ -238,14 +238,14 @@ def test_a_family_has_one_score_modifier() -> None:
         for item in raw["tensors"][:4]:
             item["dim"][0] = 1
 
-    check_alike(candidate(CAP.read_bytes()), candidate(edited(CAP, smaller)))
+    check_alike(bound(CAP.read_bytes()), bound(edited(CAP, smaller)))
     with pytest.raises(EmitError, match=r"node 0: score_mod.*: expected .* got nothing"):
-        check_alike(candidate(CAP.read_bytes()), candidate(edited(NONE, smaller)))
+        check_alike(bound(CAP.read_bytes()), bound(edited(NONE, smaller)))
 
 
-def candidate(data: bytes) -> Candidate:
+def bound(data: bytes) -> BoundGraph:
     graph = read_graph(data)
-    return Candidate("file", "source", graph, bind(graph))
+    return BoundGraph("file", "source", graph, bind(graph))
 
 
 # Operands of score modifiers.

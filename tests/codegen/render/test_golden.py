@@ -9,11 +9,13 @@ A new case is a folder with an input.json, or an input.bundle, and one run with
 from __future__ import annotations
 
 import ast
+import os
 import pprint
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,8 @@ def readable(text: str) -> str:
     if lines is None:
         return text
     record = unpack(b"".join(ast.literal_eval(line) for line in lines[0].splitlines()))
-    return text.replace(lines[0], pprint.pformat(named(record), width=100, sort_dicts=False) + "\n")
+    shown = pprint.pformat(named(record), width=90, sort_dicts=False) + "\n"
+    return text.replace(lines[0], textwrap.indent(shown, 8 * " "))
 
 
 def named(value: Any) -> Any:
@@ -83,6 +86,16 @@ def test_case(
     assert sorted(files) == sorted(expected), HOW_TO_UPDATE
     for name, text in files.items():
         assert text == expected[name], f"{folder / name} differs; {HOW_TO_UPDATE}"
+
+
+@pytest.mark.parametrize("tool", ["ruff check", "ruff format --check", "cython-lint"])
+def test_emitted_files_pass(tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`generated/` is linted like code, and so are cases whose names are hard to print."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.chdir(TESTS.parent)
+    command = [*tool.split(), "generated", "tests/golden"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
 
 
 def test_generated_modules_are_up_to_date(request: pytest.FixtureRequest) -> None:

@@ -71,50 +71,51 @@ def run(a, b, c=None, *, workspace=None, stream=None, check=True):
 # The graph as a structure, and its plans: compressed, not for reading.
 cdef bytes _data():
     return (
-{'fingerprint': '9bf62e0f8396519a8be0a493e8463042',
- 'names': (),
- 'places': (),
- 'graphs': ({'key': (),
-             'fingerprint': '9bf62e0f8396519a8be0a493e8463042',
-             'source': 'input.json',
-             'dialect': 'structure v2',
-             'nodes': ('MATMUL',),
-             'operands': ({'uid': 1,
-                           'argument': 'a_ptr',
-                           'name': 'a',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (0, 4, 8),
-                           'stride': (32, 8, 1),
-                           'alignment': 2,
-                           'default': None},
-                          {'uid': 2,
-                           'argument': 'b_ptr',
-                           'name': 'b',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (0, 8, 4),
-                           'stride': (32, 4, 1),
-                           'alignment': 2,
-                           'default': None},
-                          {'uid': 3,
-                           'argument': 'c_ptr',
-                           'name': 'mm::C',
-                           'role': 'output',
-                           'data_type': 'BFLOAT16',
-                           'dim': (0, 4, 4),
-                           'stride': (16, 4, 1),
-                           'alignment': 2,
-                           'default': None}),
-             'layouts': (('a', 'plain', -1), ('b', 'plain', -1), ('c', 'plain', -1)),
-             'shared': (),
-             'overrides': None,
-             'plans': (),
-             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
-                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
-                          b'nodes":[{"inputs":{"A":1,"B":2},"name":"mm","outputs":{"C":3},"tag":'
-                          b'"MATMUL"}],"tensors":[{"data_type":"BFLOAT16","dim":[0,4,8],"name":"'
-                          b'a","stride":[32,8,1],"uid":1},{"data_type":"BFLOAT16","dim":[0,8,4],'
-                          b'"name":"b","stride":[32,4,1],"uid":2},{"data_type":"BFLOAT16","dim":'
-                          b'[0,4,4],"name":"mm::C","stride":[16,4,1],"uid":3}]}'},)}
+        {'fingerprint': '9bf62e0f8396519a8be0a493e8463042',
+         'names': (),
+         'places': (),
+         'graphs': ({'key': (),
+                     'fingerprint': '9bf62e0f8396519a8be0a493e8463042',
+                     'source': 'input.json',
+                     'dialect': 'structure v2',
+                     'nodes': ('MATMUL',),
+                     'operands': ({'uid': 1,
+                                   'argument': 'a_ptr',
+                                   'name': 'a',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (0, 4, 8),
+                                   'stride': (32, 8, 1),
+                                   'alignment': 2,
+                                   'default': None},
+                                  {'uid': 2,
+                                   'argument': 'b_ptr',
+                                   'name': 'b',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (0, 8, 4),
+                                   'stride': (32, 4, 1),
+                                   'alignment': 2,
+                                   'default': None},
+                                  {'uid': 3,
+                                   'argument': 'c_ptr',
+                                   'name': 'mm::C',
+                                   'role': 'output',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (0, 4, 4),
+                                   'stride': (16, 4, 1),
+                                   'alignment': 2,
+                                   'default': None}),
+                     'layouts': (('a', 'plain', -1), ('b', 'plain', -1), ('c', 'plain', -1)),
+                     'shared': (),
+                     'overrides': None,
+                     'plans': (),
+                     'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_t'
+                                  b'ype":"FLOAT","io_data_type":"BFLOAT16","sm_count":-1},"json_'
+                                  b'version":"2.0","nodes":[{"inputs":{"A":1,"B":2},"name":"mm",'
+                                  b'"outputs":{"C":3},"tag":"MATMUL"}],"tensors":[{"data_type":"'
+                                  b'BFLOAT16","dim":[0,4,8],"name":"a","stride":[32,8,1],"uid":1'
+                                  b'},{"data_type":"BFLOAT16","dim":[0,8,4],"name":"b","stride":'
+                                  b'[32,4,1],"uid":2},{"data_type":"BFLOAT16","dim":[0,4,4],"nam'
+                                  b'e":"mm::C","stride":[16,4,1],"uid":3}]}'},)}
     )

@@ -82,180 +82,184 @@ def run(a, b, c=None, *, epsilon=0.5, a_m=None, b_n=None, workspace=None, stream
 # The graph as a structure, and its plans: compressed, not for reading.
 cdef bytes _data():
     return (
-{'fingerprint': 'fa60c7fffb3dccfacdeb3a02de300a27',
- 'names': ('a_m', 'b_n'),
- 'places': (((0, 1), (2, 1)), ((1, 2), (2, 2))),
- 'graphs': ({'key': (16, 8),
-             'fingerprint': 'cbb299e530df6f01813ad429db484033',
-             'source': 'member_16_8.json',
-             'dialect': 'structure v2',
-             'nodes': ('MATMUL', 'POINTWISE'),
-             'operands': ({'uid': 1,
-                           'argument': 'a_ptr',
-                           'name': 'a',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (1, 16, 16),
-                           'stride': (256, 16, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 2,
-                           'argument': 'b_ptr',
-                           'name': 'b',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (1, 16, 8),
-                           'stride': (128, 8, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 4,
-                           'argument': 'c_ptr',
-                           'name': 'c',
-                           'role': 'output',
-                           'data_type': 'BFLOAT16',
-                           'dim': (1, 16, 8),
-                           'stride': (128, 8, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 5,
-                           'argument': 'epsilon',
-                           'name': 'epsilon',
-                           'role': 'scalar',
-                           'data_type': 'DOUBLE',
-                           'dim': (1, 1),
-                           'stride': (1, 1),
-                           'alignment': 1,
-                           'default': 0.5}),
-             'layouts': (('a', 'plain', -1), ('b', 'plain', -1), ('c', 'plain', -1)),
-             'shared': (),
-             'overrides': None,
-             'plans': (),
-             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
-                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
-                          b'nodes":[{"inputs":{"A":1,"B":2},"name":"","outputs":{"C":3},"tag":"M'
-                          b'ATMUL"},{"inputs":{"IN_0":3,"IN_1":5},"mode":"ADD","name":"","output'
-                          b's":{"OUT_0":4},"relu_lower_clip":null,"tag":"POINTWISE"}],"tensors":'
-                          b'[{"data_type":"BFLOAT16","dim":[1,16,16],"name":"a","stride":[256,16'
-                          b',1],"uid":1},{"data_type":"BFLOAT16","dim":[1,16,8],"name":"b","stri'
-                          b'de":[128,8,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,16,8],"is_vi'
-                          b'rtual":true,"name":"mm::C","stride":[128,8,1],"uid":3},{"data_type":'
-                          b'"BFLOAT16","dim":[1,16,8],"name":"c","stride":[128,8,1],"uid":4},{"d'
-                          b'ata_type":"DOUBLE","dim":[1,1],"is_pass_by_value":true,"name":"epsil'
-                          b'on","pass_by_value":{"index":4,"value":0.5},"stride":[1,1],"uid":5}]}'},
-            {'key': (16, 64),
-             'fingerprint': '49a1cdb4c21faeac3d65ba5f595d9a00',
-             'source': 'member_16_64.json',
-             'dialect': 'structure v2',
-             'nodes': ('MATMUL', 'POINTWISE'),
-             'operands': ({'uid': 1,
-                           'argument': 'a_ptr',
-                           'name': 'a',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (1, 16, 16),
-                           'stride': (512, 32, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 2,
-                           'argument': 'b_ptr',
-                           'name': 'b',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (1, 16, 64),
-                           'stride': (1024, 64, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 4,
-                           'argument': 'c_ptr',
-                           'name': 'c',
-                           'role': 'output',
-                           'data_type': 'BFLOAT16',
-                           'dim': (1, 16, 64),
-                           'stride': (1024, 64, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 5,
-                           'argument': 'epsilon',
-                           'name': 'epsilon',
-                           'role': 'scalar',
-                           'data_type': 'DOUBLE',
-                           'dim': (1, 1),
-                           'stride': (1, 1),
-                           'alignment': 1,
-                           'default': 0.5}),
-             'layouts': (('a', 'plain', -1), ('b', 'plain', -1), ('c', 'plain', -1)),
-             'shared': (),
-             'overrides': None,
-             'plans': (),
-             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
-                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
-                          b'nodes":[{"inputs":{"A":1,"B":2},"name":"","outputs":{"C":3},"tag":"M'
-                          b'ATMUL"},{"inputs":{"IN_0":3,"IN_1":5},"mode":"ADD","name":"","output'
-                          b's":{"OUT_0":4},"relu_lower_clip":null,"tag":"POINTWISE"}],"tensors":'
-                          b'[{"data_type":"BFLOAT16","dim":[1,16,16],"name":"a","stride":[512,32'
-                          b',1],"uid":1},{"data_type":"BFLOAT16","dim":[1,16,64],"name":"b","str'
-                          b'ide":[1024,64,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,16,64],"i'
-                          b's_virtual":true,"name":"mm::C","stride":[1024,64,1],"uid":3},{"data_'
-                          b'type":"BFLOAT16","dim":[1,16,64],"name":"c","stride":[1024,64,1],"ui'
-                          b'd":4},{"data_type":"DOUBLE","dim":[1,1],"is_pass_by_value":true,"nam'
-                          b'e":"epsilon","pass_by_value":{"index":4,"value":0.5},"stride":[1,1],'
-                          b'"uid":5}]}'},
-            {'key': (32, 8),
-             'fingerprint': '43b4194c94825b9b3d14417bb8511753',
-             'source': 'member_32_8.json',
-             'dialect': 'structure v2',
-             'nodes': ('MATMUL', 'POINTWISE'),
-             'operands': ({'uid': 1,
-                           'argument': 'a_ptr',
-                           'name': 'a',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (1, 32, 16),
-                           'stride': (512, 16, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 2,
-                           'argument': 'b_ptr',
-                           'name': 'b',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (1, 16, 8),
-                           'stride': (128, 8, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 4,
-                           'argument': 'c_ptr',
-                           'name': 'c',
-                           'role': 'output',
-                           'data_type': 'BFLOAT16',
-                           'dim': (1, 32, 8),
-                           'stride': (256, 8, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 5,
-                           'argument': 'epsilon',
-                           'name': 'epsilon',
-                           'role': 'scalar',
-                           'data_type': 'DOUBLE',
-                           'dim': (1, 1),
-                           'stride': (1, 1),
-                           'alignment': 1,
-                           'default': 0.5}),
-             'layouts': (('a', 'plain', -1), ('b', 'plain', -1), ('c', 'plain', -1)),
-             'shared': (),
-             'overrides': None,
-             'plans': (),
-             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
-                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
-                          b'nodes":[{"inputs":{"A":1,"B":2},"name":"","outputs":{"C":3},"tag":"M'
-                          b'ATMUL"},{"inputs":{"IN_0":3,"IN_1":5},"mode":"ADD","name":"","output'
-                          b's":{"OUT_0":4},"relu_lower_clip":null,"tag":"POINTWISE"}],"tensors":'
-                          b'[{"data_type":"BFLOAT16","dim":[1,32,16],"name":"a","stride":[512,16'
-                          b',1],"uid":1},{"data_type":"BFLOAT16","dim":[1,16,8],"name":"b","stri'
-                          b'de":[128,8,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,32,8],"is_vi'
-                          b'rtual":true,"name":"mm::C","stride":[256,8,1],"uid":3},{"data_type":'
-                          b'"BFLOAT16","dim":[1,32,8],"name":"c","stride":[256,8,1],"uid":4},{"d'
-                          b'ata_type":"DOUBLE","dim":[1,1],"is_pass_by_value":true,"name":"epsil'
-                          b'on","pass_by_value":{"index":4,"value":0.5},"stride":[1,1],"uid":5}]'
-                          b'}'})}
+        {'fingerprint': 'fa60c7fffb3dccfacdeb3a02de300a27',
+         'names': ('a_m', 'b_n'),
+         'places': (((0, 1), (2, 1)), ((1, 2), (2, 2))),
+         'graphs': ({'key': (16, 8),
+                     'fingerprint': 'cbb299e530df6f01813ad429db484033',
+                     'source': 'member_16_8.json',
+                     'dialect': 'structure v2',
+                     'nodes': ('MATMUL', 'POINTWISE'),
+                     'operands': ({'uid': 1,
+                                   'argument': 'a_ptr',
+                                   'name': 'a',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (1, 16, 16),
+                                   'stride': (256, 16, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 2,
+                                   'argument': 'b_ptr',
+                                   'name': 'b',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (1, 16, 8),
+                                   'stride': (128, 8, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 4,
+                                   'argument': 'c_ptr',
+                                   'name': 'c',
+                                   'role': 'output',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (1, 16, 8),
+                                   'stride': (128, 8, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 5,
+                                   'argument': 'epsilon',
+                                   'name': 'epsilon',
+                                   'role': 'scalar',
+                                   'data_type': 'DOUBLE',
+                                   'dim': (1, 1),
+                                   'stride': (1, 1),
+                                   'alignment': 1,
+                                   'default': 0.5}),
+                     'layouts': (('a', 'plain', -1), ('b', 'plain', -1), ('c', 'plain', -1)),
+                     'shared': (),
+                     'overrides': None,
+                     'plans': (),
+                     'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_t'
+                                  b'ype":"FLOAT","io_data_type":"BFLOAT16","sm_count":-1},"json_'
+                                  b'version":"2.0","nodes":[{"inputs":{"A":1,"B":2},"name":"","o'
+                                  b'utputs":{"C":3},"tag":"MATMUL"},{"inputs":{"IN_0":3,"IN_1":5'
+                                  b'},"mode":"ADD","name":"","outputs":{"OUT_0":4},"relu_lower_c'
+                                  b'lip":null,"tag":"POINTWISE"}],"tensors":[{"data_type":"BFLOA'
+                                  b'T16","dim":[1,16,16],"name":"a","stride":[256,16,1],"uid":1}'
+                                  b',{"data_type":"BFLOAT16","dim":[1,16,8],"name":"b","stride":'
+                                  b'[128,8,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,16,8],"i'
+                                  b's_virtual":true,"name":"mm::C","stride":[128,8,1],"uid":3},{'
+                                  b'"data_type":"BFLOAT16","dim":[1,16,8],"name":"c","stride":[1'
+                                  b'28,8,1],"uid":4},{"data_type":"DOUBLE","dim":[1,1],"is_pass_'
+                                  b'by_value":true,"name":"epsilon","pass_by_value":{"index":4,"'
+                                  b'value":0.5},"stride":[1,1],"uid":5}]}'},
+                    {'key': (16, 64),
+                     'fingerprint': '49a1cdb4c21faeac3d65ba5f595d9a00',
+                     'source': 'member_16_64.json',
+                     'dialect': 'structure v2',
+                     'nodes': ('MATMUL', 'POINTWISE'),
+                     'operands': ({'uid': 1,
+                                   'argument': 'a_ptr',
+                                   'name': 'a',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (1, 16, 16),
+                                   'stride': (512, 32, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 2,
+                                   'argument': 'b_ptr',
+                                   'name': 'b',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (1, 16, 64),
+                                   'stride': (1024, 64, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 4,
+                                   'argument': 'c_ptr',
+                                   'name': 'c',
+                                   'role': 'output',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (1, 16, 64),
+                                   'stride': (1024, 64, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 5,
+                                   'argument': 'epsilon',
+                                   'name': 'epsilon',
+                                   'role': 'scalar',
+                                   'data_type': 'DOUBLE',
+                                   'dim': (1, 1),
+                                   'stride': (1, 1),
+                                   'alignment': 1,
+                                   'default': 0.5}),
+                     'layouts': (('a', 'plain', -1), ('b', 'plain', -1), ('c', 'plain', -1)),
+                     'shared': (),
+                     'overrides': None,
+                     'plans': (),
+                     'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_t'
+                                  b'ype":"FLOAT","io_data_type":"BFLOAT16","sm_count":-1},"json_'
+                                  b'version":"2.0","nodes":[{"inputs":{"A":1,"B":2},"name":"","o'
+                                  b'utputs":{"C":3},"tag":"MATMUL"},{"inputs":{"IN_0":3,"IN_1":5'
+                                  b'},"mode":"ADD","name":"","outputs":{"OUT_0":4},"relu_lower_c'
+                                  b'lip":null,"tag":"POINTWISE"}],"tensors":[{"data_type":"BFLOA'
+                                  b'T16","dim":[1,16,16],"name":"a","stride":[512,32,1],"uid":1}'
+                                  b',{"data_type":"BFLOAT16","dim":[1,16,64],"name":"b","stride"'
+                                  b':[1024,64,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,16,64'
+                                  b'],"is_virtual":true,"name":"mm::C","stride":[1024,64,1],"uid'
+                                  b'":3},{"data_type":"BFLOAT16","dim":[1,16,64],"name":"c","str'
+                                  b'ide":[1024,64,1],"uid":4},{"data_type":"DOUBLE","dim":[1,1],'
+                                  b'"is_pass_by_value":true,"name":"epsilon","pass_by_value":{"i'
+                                  b'ndex":4,"value":0.5},"stride":[1,1],"uid":5}]}'},
+                    {'key': (32, 8),
+                     'fingerprint': '43b4194c94825b9b3d14417bb8511753',
+                     'source': 'member_32_8.json',
+                     'dialect': 'structure v2',
+                     'nodes': ('MATMUL', 'POINTWISE'),
+                     'operands': ({'uid': 1,
+                                   'argument': 'a_ptr',
+                                   'name': 'a',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (1, 32, 16),
+                                   'stride': (512, 16, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 2,
+                                   'argument': 'b_ptr',
+                                   'name': 'b',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (1, 16, 8),
+                                   'stride': (128, 8, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 4,
+                                   'argument': 'c_ptr',
+                                   'name': 'c',
+                                   'role': 'output',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (1, 32, 8),
+                                   'stride': (256, 8, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 5,
+                                   'argument': 'epsilon',
+                                   'name': 'epsilon',
+                                   'role': 'scalar',
+                                   'data_type': 'DOUBLE',
+                                   'dim': (1, 1),
+                                   'stride': (1, 1),
+                                   'alignment': 1,
+                                   'default': 0.5}),
+                     'layouts': (('a', 'plain', -1), ('b', 'plain', -1), ('c', 'plain', -1)),
+                     'shared': (),
+                     'overrides': None,
+                     'plans': (),
+                     'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_t'
+                                  b'ype":"FLOAT","io_data_type":"BFLOAT16","sm_count":-1},"json_'
+                                  b'version":"2.0","nodes":[{"inputs":{"A":1,"B":2},"name":"","o'
+                                  b'utputs":{"C":3},"tag":"MATMUL"},{"inputs":{"IN_0":3,"IN_1":5'
+                                  b'},"mode":"ADD","name":"","outputs":{"OUT_0":4},"relu_lower_c'
+                                  b'lip":null,"tag":"POINTWISE"}],"tensors":[{"data_type":"BFLOA'
+                                  b'T16","dim":[1,32,16],"name":"a","stride":[512,16,1],"uid":1}'
+                                  b',{"data_type":"BFLOAT16","dim":[1,16,8],"name":"b","stride":'
+                                  b'[128,8,1],"uid":2},{"data_type":"BFLOAT16","dim":[1,32,8],"i'
+                                  b's_virtual":true,"name":"mm::C","stride":[256,8,1],"uid":3},{'
+                                  b'"data_type":"BFLOAT16","dim":[1,32,8],"name":"c","stride":[2'
+                                  b'56,8,1],"uid":4},{"data_type":"DOUBLE","dim":[1,1],"is_pass_'
+                                  b'by_value":true,"name":"epsilon","pass_by_value":{"index":4,"'
+                                  b'value":0.5},"stride":[1,1],"uid":5}]}'})}
     )

@@ -90,101 +90,104 @@ def run(
 # The graph as a structure, and its plans: compressed, not for reading.
 cdef bytes _data():
     return (
-{'fingerprint': '4f6b1a2d4dfdd3a6019711e742cd70e3',
- 'names': (),
- 'places': (),
- 'graphs': ({'key': (),
-             'fingerprint': '4f6b1a2d4dfdd3a6019711e742cd70e3',
-             'source': 'input.json',
-             'dialect': 'structure v2',
-             'nodes': ('POINTWISE', 'TAG"""\\\n{{ x }}'),
-             'operands': ({'uid': 1,
-                           'argument': 'in_0_ptr',
-                           'name': '"""',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (2, 4),
-                           'stride': (4, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 2,
-                           'argument': 'import_os_ptr',
-                           'name': '\\"""\nimport os\n',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (2, 4),
-                           'stride': (4, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 3,
-                           'argument': 'lambda_ptr',
-                           'name': 'lambda',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (2, 4),
-                           'stride': (4, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 6,
-                           'argument': 'q_ptr',
-                           'name': 'q',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (2, 4),
-                           'stride': (4, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 5,
-                           'argument': 'q_ptr_ptr',
-                           'name': 'q_ptr',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (2, 4),
-                           'stride': (4, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 8,
-                           'argument': 'name_raw_ptr',
-                           'name': '{{ name }}{% raw %}',
-                           'role': 'output',
-                           'data_type': 'BFLOAT16',
-                           'dim': (2, 4),
-                           'stride': (4, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 7,
-                           'argument': 'workspace__ptr',
-                           'name': 'workspace',
-                           'role': 'output',
-                           'data_type': 'BFLOAT16',
-                           'dim': (2, 4),
-                           'stride': (4, 1),
-                           'alignment': 16,
-                           'default': None}),
-             'layouts': (('in_0', 'plain', -1),
-                         ('import_os', 'plain', -1),
-                         ('lambda_', 'plain', -1),
-                         ('q', 'plain', -1),
-                         ('q_ptr', 'plain', -1),
-                         ('name_raw', 'plain', -1),
-                         ('workspace_', 'plain', -1)),
-             'shared': (),
-             'overrides': None,
-             'plans': (),
-             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
-                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
-                          b'nodes":[{"inputs":{"IN_0":1,"IN_1":2,"IN_2":3},"mode":"ADD","name":"'
-                          b'\\"\\"\\"\\nimport os","outputs":{"OUT_0":4},"tag":"POINTWISE"},{"in'
-                          b'puts":{"IN_0":4,"class":6,"\xe2\x80\xae\\"":5},"name":"","outputs":{"\\'
-                          b'n":8,"OUT_0":7},"tag":"TAG\\"\\"\\"\\\\\\n{{ x }}"}],"tensors":[{"data'
-                          b'_type":"BFLOAT16","dim":[2,4],"name":"\\"\\"\\"","stride":[4,1],"uid":1'
-                          b'},{"data_type":"BFLOAT16","dim":[2,4],"name":"\\\\\\"\\"\\"\\nimport o'
-                          b's\\n","stride":[4,1],"uid":2},{"data_type":"BFLOAT16","dim":[2,4],"na'
-                          b'me":"lambda","stride":[4,1],"uid":3},{"data_type":"BFLOAT16","dim":['
-                          b'2,4],"is_virtual":true,"name":"\xe2\x80\xae","stride":[4,1],"uid":4},'
-                          b'{"data_type":"BFLOAT16","dim":[2,4],"name":"q_ptr","stride":[4,1],"u'
-                          b'id":5},{"data_type":"BFLOAT16","dim":[2,4],"name":"q","stride":[4,1]'
-                          b',"uid":6},{"data_type":"BFLOAT16","dim":[2,4],"name":"workspace","st'
-                          b'ride":[4,1],"uid":7},{"data_type":"BFLOAT16","dim":[2,4],"name":"{{ '
-                          b'name }}{% raw %}","stride":[4,1],"uid":8}]}'},)}
+        {'fingerprint': '4f6b1a2d4dfdd3a6019711e742cd70e3',
+         'names': (),
+         'places': (),
+         'graphs': ({'key': (),
+                     'fingerprint': '4f6b1a2d4dfdd3a6019711e742cd70e3',
+                     'source': 'input.json',
+                     'dialect': 'structure v2',
+                     'nodes': ('POINTWISE', 'TAG"""\\\n{{ x }}'),
+                     'operands': ({'uid': 1,
+                                   'argument': 'in_0_ptr',
+                                   'name': '"""',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (2, 4),
+                                   'stride': (4, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 2,
+                                   'argument': 'import_os_ptr',
+                                   'name': '\\"""\nimport os\n',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (2, 4),
+                                   'stride': (4, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 3,
+                                   'argument': 'lambda_ptr',
+                                   'name': 'lambda',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (2, 4),
+                                   'stride': (4, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 6,
+                                   'argument': 'q_ptr',
+                                   'name': 'q',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (2, 4),
+                                   'stride': (4, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 5,
+                                   'argument': 'q_ptr_ptr',
+                                   'name': 'q_ptr',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (2, 4),
+                                   'stride': (4, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 8,
+                                   'argument': 'name_raw_ptr',
+                                   'name': '{{ name }}{% raw %}',
+                                   'role': 'output',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (2, 4),
+                                   'stride': (4, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 7,
+                                   'argument': 'workspace__ptr',
+                                   'name': 'workspace',
+                                   'role': 'output',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (2, 4),
+                                   'stride': (4, 1),
+                                   'alignment': 16,
+                                   'default': None}),
+                     'layouts': (('in_0', 'plain', -1),
+                                 ('import_os', 'plain', -1),
+                                 ('lambda_', 'plain', -1),
+                                 ('q', 'plain', -1),
+                                 ('q_ptr', 'plain', -1),
+                                 ('name_raw', 'plain', -1),
+                                 ('workspace_', 'plain', -1)),
+                     'shared': (),
+                     'overrides': None,
+                     'plans': (),
+                     'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_t'
+                                  b'ype":"FLOAT","io_data_type":"BFLOAT16","sm_count":-1},"json_'
+                                  b'version":"2.0","nodes":[{"inputs":{"IN_0":1,"IN_1":2,"IN_2":'
+                                  b'3},"mode":"ADD","name":"\\"\\"\\"\\nimport os","outputs":{"O'
+                                  b'UT_0":4},"tag":"POINTWISE"},{"inputs":{"IN_0":4,"class":'
+                                  b'6,"\xe2\x80\xae\\"":5},"name":"","outputs":{"\\n":8,"OUT_0"'
+                                  b':7},"tag":"TAG\\"\\"\\"\\\\\\n{{ x }}"}],"tensors":[{"data'
+                                  b'_type":"BFLOAT16","dim":[2,4],"name":"\\"\\"\\"","stride":['
+                                  b'4,1],"uid":1},{"data_type":"BFLOAT16","dim":[2,4],"name"'
+                                  b':"\\\\\\"\\"\\"\\nimport os\\n","stride":[4,1],"uid":2},{"d'
+                                  b'ata_type":"BFLOAT16","dim":[2,4],"name":"lambda","stride":[4'
+                                  b',1],"uid":3},{"data_type":"BFLOAT16","dim":[2,4],"is_virtual'
+                                  b'":true,"name":"\xe2\x80\xae","stride":[4,1],"uid":4},{"data_t'
+                                  b'ype":"BFLOAT16","dim":[2,4],"name":"q_ptr","stride":[4,1],"u'
+                                  b'id":5},{"data_type":"BFLOAT16","dim":[2,4],"name":"q","strid'
+                                  b'e":[4,1],"uid":6},{"data_type":"BFLOAT16","dim":[2,4],"name"'
+                                  b':"workspace","stride":[4,1],"uid":7},{"data_type":"BFLOAT16"'
+                                  b',"dim":[2,4],"name":"{{ name }}{% raw %}","stride":[4,1],"ui'
+                                  b'd":8}]}'},)}
     )

@@ -71,50 +71,53 @@ def run(x, operand, y=None, *, workspace=None, stream=None, check=True):
 # The graph as a structure, and its plans: compressed, not for reading.
 cdef bytes _data():
     return (
-{'fingerprint': '77c606171555e75d3f9e6759b4decaf6',
- 'names': (),
- 'places': (),
- 'graphs': ({'key': (),
-             'fingerprint': '77c606171555e75d3f9e6759b4decaf6',
-             'source': 'input.json',
-             'dialect': 'structure v2',
-             'nodes': ('REDUCTION',),
-             'operands': ({'uid': 1,
-                           'argument': 'x_ptr',
-                           'name': 'red::X',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (2, 4),
-                           'stride': (4, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 5,
-                           'argument': 'operand_ptr',
-                           'name': 'tensor_5',
-                           'role': 'input',
-                           'data_type': 'INT32',
-                           'dim': (3,),
-                           'stride': (1,),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 2,
-                           'argument': 'y_ptr',
-                           'name': 'red::Y',
-                           'role': 'output',
-                           'data_type': 'FLOAT',
-                           'dim': (1, 4),
-                           'stride': (4, 1),
-                           'alignment': 16,
-                           'default': None}),
-             'layouts': (('x', 'plain', -1), ('operand', 'plain', -1), ('y', 'plain', -1)),
-             'shared': (),
-             'overrides': None,
-             'plans': (),
-             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
-                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
-                          b'nodes":[{"inputs":{"X":1},"mode":"SUM","name":"red","outputs":{"Y":2'
-                          b'},"tag":"REDUCTION"}],"tensors":[{"data_type":"BFLOAT16","dim":[2,4]'
-                          b',"name":"red::X","stride":[4,1],"uid":1},{"data_type":"FLOAT","dim":'
-                          b'[1,4],"name":"red::Y","stride":[4,1],"uid":2},{"data_type":"INT32","'
-                          b'dim":[3],"name":"tensor_5","stride":[1],"uid":5}]}'},)}
+        {'fingerprint': '77c606171555e75d3f9e6759b4decaf6',
+         'names': (),
+         'places': (),
+         'graphs': ({'key': (),
+                     'fingerprint': '77c606171555e75d3f9e6759b4decaf6',
+                     'source': 'input.json',
+                     'dialect': 'structure v2',
+                     'nodes': ('REDUCTION',),
+                     'operands': ({'uid': 1,
+                                   'argument': 'x_ptr',
+                                   'name': 'red::X',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (2, 4),
+                                   'stride': (4, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 5,
+                                   'argument': 'operand_ptr',
+                                   'name': 'tensor_5',
+                                   'role': 'input',
+                                   'data_type': 'INT32',
+                                   'dim': (3,),
+                                   'stride': (1,),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 2,
+                                   'argument': 'y_ptr',
+                                   'name': 'red::Y',
+                                   'role': 'output',
+                                   'data_type': 'FLOAT',
+                                   'dim': (1, 4),
+                                   'stride': (4, 1),
+                                   'alignment': 16,
+                                   'default': None}),
+                     'layouts': (('x', 'plain', -1),
+                                 ('operand', 'plain', -1),
+                                 ('y', 'plain', -1)),
+                     'shared': (),
+                     'overrides': None,
+                     'plans': (),
+                     'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_t'
+                                  b'ype":"FLOAT","io_data_type":"BFLOAT16","sm_count":-1},"json_'
+                                  b'version":"2.0","nodes":[{"inputs":{"X":1},"mode":"SUM","name'
+                                  b'":"red","outputs":{"Y":2},"tag":"REDUCTION"}],"tensors":[{"d'
+                                  b'ata_type":"BFLOAT16","dim":[2,4],"name":"red::X","stride":[4'
+                                  b',1],"uid":1},{"data_type":"FLOAT","dim":[1,4],"name":"red::Y'
+                                  b'","stride":[4,1],"uid":2},{"data_type":"INT32","dim":[3],"na'
+                                  b'me":"tensor_5","stride":[1],"uid":5}]}'},)}
     )

@@ -22,7 +22,9 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint16_t
 
-from cudnn_bindgen.runtime.arguments cimport address, bfloat16, flag, float16, float32, float64, int32, int64
+from cudnn_bindgen.runtime.arguments cimport (
+    address, bfloat16, flag, float16, float32, float64, int32, int64,
+)
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -117,144 +119,148 @@ def run(
 # The graph as a structure, and its plans: compressed, not for reading.
 cdef bytes _data():
     return (
-{'fingerprint': 'b31f54ef1796dbbb55472604bfb582c9',
- 'names': (),
- 'places': (),
- 'graphs': ({'key': (),
-             'fingerprint': 'b31f54ef1796dbbb55472604bfb582c9',
-             'source': 'input.json',
-             'dialect': 'structure v2',
-             'nodes': ('POINTWISE',),
-             'operands': ({'uid': 0,
-                           'argument': 'x_ptr',
-                           'name': 'x',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (2, 4),
-                           'stride': (4, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 20,
-                           'argument': 'out_0_ptr',
-                           'name': 'mul::OUT_0',
-                           'role': 'output',
-                           'data_type': 'BFLOAT16',
-                           'dim': (2, 4),
-                           'stride': (4, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 2,
-                           'argument': 'alpha',
-                           'name': 'alpha',
-                           'role': 'scalar',
-                           'data_type': 'FLOAT',
-                           'dim': (1, 1),
-                           'stride': (1, 1),
-                           'alignment': 1,
-                           'default': None},
-                          {'uid': 9,
-                           'argument': 'seed',
-                           'name': 'seed',
-                           'role': 'scalar',
-                           'data_type': 'INT64',
-                           'dim': (1, 1),
-                           'stride': (1, 1),
-                           'alignment': 1,
-                           'default': None},
-                          {'uid': 11,
-                           'argument': 'in_11',
-                           'name': 'tensor_11',
-                           'role': 'scalar',
-                           'data_type': 'HALF',
-                           'dim': (1, 1),
-                           'stride': (1, 1),
-                           'alignment': 1,
-                           'default': None},
-                          {'uid': 1,
-                           'argument': 'beta',
-                           'name': 'beta',
-                           'role': 'scalar',
-                           'data_type': 'FLOAT',
-                           'dim': (1, 1),
-                           'stride': (1, 1),
-                           'alignment': 1,
-                           'default': 0.125},
-                          {'uid': 3,
-                           'argument': 'shift',
-                           'name': 'shift',
-                           'role': 'scalar',
-                           'data_type': 'HALF',
-                           'dim': (1, 1),
-                           'stride': (1, 1),
-                           'alignment': 1,
-                           'default': 1.0},
-                          {'uid': 5,
-                           'argument': 'bias',
-                           'name': 'bias',
-                           'role': 'scalar',
-                           'data_type': 'BFLOAT16',
-                           'dim': (1, 1),
-                           'stride': (1, 1),
-                           'alignment': 1,
-                           'default': nan},
-                          {'uid': 6,
-                           'argument': 'count',
-                           'name': 'count',
-                           'role': 'scalar',
-                           'data_type': 'INT64',
-                           'dim': (1, 1),
-                           'stride': (1, 1),
-                           'alignment': 1,
-                           'default': 1099511627776},
-                          {'uid': 7,
-                           'argument': 'steps',
-                           'name': 'steps',
-                           'role': 'scalar',
-                           'data_type': 'INT32',
-                           'dim': (1, 1),
-                           'stride': (1, 1),
-                           'alignment': 1,
-                           'default': -3},
-                          {'uid': 8,
-                           'argument': 'rate',
-                           'name': 'rate',
-                           'role': 'scalar',
-                           'data_type': 'DOUBLE',
-                           'dim': (1, 1),
-                           'stride': (1, 1),
-                           'alignment': 1,
-                           'default': 0.1}),
-             'layouts': (('x', 'plain', -1), ('out_0', 'plain', -1)),
-             'shared': ((1, 0),),
-             'overrides': None,
-             'plans': (),
-             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
-                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
-                          b'nodes":[{"inputs":{"IN_0":0,"IN_1":1,"IN_10":10,"IN_11":11,"IN_2":2,'
-                          b'"IN_3":3,"IN_4":4,"IN_5":5,"IN_6":6,"IN_7":7,"IN_8":8,"IN_9":9},"mod'
-                          b'e":"MUL","name":"mul","outputs":{"OUT_0":20},"tag":"POINTWISE"}],"te'
-                          b'nsors":[{"data_type":"BFLOAT16","dim":[2,4],"name":"x","stride":[4,1'
-                          b'],"uid":0},{"data_type":"FLOAT","dim":[1,1],"is_pass_by_value":true,'
-                          b'"name":"beta","pass_by_value":{"index":3,"value":"3E000000"},"stride'
-                          b'":[1,1],"uid":1},{"data_type":"FLOAT","dim":[1,1],"is_pass_by_value"'
-                          b':true,"name":"alpha","stride":[1,1],"uid":2},{"data_type":"HALF","di'
-                          b'm":[1,1],"is_pass_by_value":true,"name":"shift","pass_by_value":{"in'
-                          b'dex":2,"value":"3F800000"},"stride":[1,1],"uid":3},{"data_type":"FLO'
-                          b'AT","dim":[1,1],"is_pass_by_value":true,"name":"tensor_4","pass_by_v'
-                          b'alue":{"index":3,"value":"FF800000"},"stride":[1,1],"uid":4},{"data_'
-                          b'type":"BFLOAT16","dim":[1,1],"is_pass_by_value":true,"name":"bias","'
-                          b'pass_by_value":{"index":5,"value":"7FC00000"},"stride":[1,1],"uid":5'
-                          b'},{"data_type":"INT64","dim":[1,1],"is_pass_by_value":true,"name":"c'
-                          b'ount","pass_by_value":{"index":0,"value":1099511627776},"stride":[1,'
-                          b'1],"uid":6},{"data_type":"INT32","dim":[1,1],"is_pass_by_value":true'
-                          b',"name":"steps","pass_by_value":{"index":1,"value":-3},"stride":[1,1'
-                          b'],"uid":7},{"data_type":"DOUBLE","dim":[1,1],"is_pass_by_value":true'
-                          b',"name":"rate","pass_by_value":{"index":4,"value":0.1},"stride":[1,1'
-                          b'],"uid":8},{"data_type":"INT64","dim":[1,1],"is_pass_by_value":true,'
-                          b'"name":"seed","stride":[1,1],"uid":9},{"data_type":"INT32","dim":[1,'
-                          b'1],"is_pass_by_value":true,"name":"mul::IN_10","pass_by_value":{"ind'
-                          b'ex":1,"value":7},"stride":[1,1],"uid":10},{"data_type":"HALF","dim":'
-                          b'[1,1],"is_pass_by_value":true,"name":"tensor_11","stride":[1,1],"uid'
-                          b'":11},{"data_type":"BFLOAT16","dim":[2,4],"name":"mul::OUT_0","strid'
-                          b'e":[4,1],"uid":20}]}'},)}
+        {'fingerprint': 'b31f54ef1796dbbb55472604bfb582c9',
+         'names': (),
+         'places': (),
+         'graphs': ({'key': (),
+                     'fingerprint': 'b31f54ef1796dbbb55472604bfb582c9',
+                     'source': 'input.json',
+                     'dialect': 'structure v2',
+                     'nodes': ('POINTWISE',),
+                     'operands': ({'uid': 0,
+                                   'argument': 'x_ptr',
+                                   'name': 'x',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (2, 4),
+                                   'stride': (4, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 20,
+                                   'argument': 'out_0_ptr',
+                                   'name': 'mul::OUT_0',
+                                   'role': 'output',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (2, 4),
+                                   'stride': (4, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 2,
+                                   'argument': 'alpha',
+                                   'name': 'alpha',
+                                   'role': 'scalar',
+                                   'data_type': 'FLOAT',
+                                   'dim': (1, 1),
+                                   'stride': (1, 1),
+                                   'alignment': 1,
+                                   'default': None},
+                                  {'uid': 9,
+                                   'argument': 'seed',
+                                   'name': 'seed',
+                                   'role': 'scalar',
+                                   'data_type': 'INT64',
+                                   'dim': (1, 1),
+                                   'stride': (1, 1),
+                                   'alignment': 1,
+                                   'default': None},
+                                  {'uid': 11,
+                                   'argument': 'in_11',
+                                   'name': 'tensor_11',
+                                   'role': 'scalar',
+                                   'data_type': 'HALF',
+                                   'dim': (1, 1),
+                                   'stride': (1, 1),
+                                   'alignment': 1,
+                                   'default': None},
+                                  {'uid': 1,
+                                   'argument': 'beta',
+                                   'name': 'beta',
+                                   'role': 'scalar',
+                                   'data_type': 'FLOAT',
+                                   'dim': (1, 1),
+                                   'stride': (1, 1),
+                                   'alignment': 1,
+                                   'default': 0.125},
+                                  {'uid': 3,
+                                   'argument': 'shift',
+                                   'name': 'shift',
+                                   'role': 'scalar',
+                                   'data_type': 'HALF',
+                                   'dim': (1, 1),
+                                   'stride': (1, 1),
+                                   'alignment': 1,
+                                   'default': 1.0},
+                                  {'uid': 5,
+                                   'argument': 'bias',
+                                   'name': 'bias',
+                                   'role': 'scalar',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (1, 1),
+                                   'stride': (1, 1),
+                                   'alignment': 1,
+                                   'default': nan},
+                                  {'uid': 6,
+                                   'argument': 'count',
+                                   'name': 'count',
+                                   'role': 'scalar',
+                                   'data_type': 'INT64',
+                                   'dim': (1, 1),
+                                   'stride': (1, 1),
+                                   'alignment': 1,
+                                   'default': 1099511627776},
+                                  {'uid': 7,
+                                   'argument': 'steps',
+                                   'name': 'steps',
+                                   'role': 'scalar',
+                                   'data_type': 'INT32',
+                                   'dim': (1, 1),
+                                   'stride': (1, 1),
+                                   'alignment': 1,
+                                   'default': -3},
+                                  {'uid': 8,
+                                   'argument': 'rate',
+                                   'name': 'rate',
+                                   'role': 'scalar',
+                                   'data_type': 'DOUBLE',
+                                   'dim': (1, 1),
+                                   'stride': (1, 1),
+                                   'alignment': 1,
+                                   'default': 0.1}),
+                     'layouts': (('x', 'plain', -1), ('out_0', 'plain', -1)),
+                     'shared': ((1, 0),),
+                     'overrides': None,
+                     'plans': (),
+                     'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_t'
+                                  b'ype":"FLOAT","io_data_type":"BFLOAT16","sm_count":-1},"json_'
+                                  b'version":"2.0","nodes":[{"inputs":{"IN_0":0,"IN_1":1,"IN_10"'
+                                  b':10,"IN_11":11,"IN_2":2,"IN_3":3,"IN_4":4,"IN_5":5,"IN_6":6,'
+                                  b'"IN_7":7,"IN_8":8,"IN_9":9},"mode":"MUL","name":"mul","outpu'
+                                  b'ts":{"OUT_0":20},"tag":"POINTWISE"}],"tensors":[{"data_type"'
+                                  b':"BFLOAT16","dim":[2,4],"name":"x","stride":[4,1],"uid":0},{'
+                                  b'"data_type":"FLOAT","dim":[1,1],"is_pass_by_value":true,"nam'
+                                  b'e":"beta","pass_by_value":{"index":3,"value":"3E000000"},"st'
+                                  b'ride":[1,1],"uid":1},{"data_type":"FLOAT","dim":[1,1],"is_pa'
+                                  b'ss_by_value":true,"name":"alpha","stride":[1,1],"uid":2},{"d'
+                                  b'ata_type":"HALF","dim":[1,1],"is_pass_by_value":true,"name":'
+                                  b'"shift","pass_by_value":{"index":2,"value":"3F800000"},"stri'
+                                  b'de":[1,1],"uid":3},{"data_type":"FLOAT","dim":[1,1],"is_pass'
+                                  b'_by_value":true,"name":"tensor_4","pass_by_value":{"index":3'
+                                  b',"value":"FF800000"},"stride":[1,1],"uid":4},{"data_type":"B'
+                                  b'FLOAT16","dim":[1,1],"is_pass_by_value":true,"name":"bias","'
+                                  b'pass_by_value":{"index":5,"value":"7FC00000"},"stride":[1,1]'
+                                  b',"uid":5},{"data_type":"INT64","dim":[1,1],"is_pass_by_value'
+                                  b'":true,"name":"count","pass_by_value":{"index":0,"value":109'
+                                  b'9511627776},"stride":[1,1],"uid":6},{"data_type":"INT32","di'
+                                  b'm":[1,1],"is_pass_by_value":true,"name":"steps","pass_by_val'
+                                  b'ue":{"index":1,"value":-3},"stride":[1,1],"uid":7},{"data_ty'
+                                  b'pe":"DOUBLE","dim":[1,1],"is_pass_by_value":true,"name":"rat'
+                                  b'e","pass_by_value":{"index":4,"value":0.1},"stride":[1,1],"u'
+                                  b'id":8},{"data_type":"INT64","dim":[1,1],"is_pass_by_value":t'
+                                  b'rue,"name":"seed","stride":[1,1],"uid":9},{"data_type":"INT3'
+                                  b'2","dim":[1,1],"is_pass_by_value":true,"name":"mul::IN_10","'
+                                  b'pass_by_value":{"index":1,"value":7},"stride":[1,1],"uid":10'
+                                  b'},{"data_type":"HALF","dim":[1,1],"is_pass_by_value":true,"n'
+                                  b'ame":"tensor_11","stride":[1,1],"uid":11},{"data_type":"BFLO'
+                                  b'AT16","dim":[2,4],"name":"mul::OUT_0","stride":[4,1],"uid":2'
+                                  b'0}]}'},)}
     )

@@ -74,77 +74,80 @@ def run(x, w, b, out_0=None, *, workspace=None, stream=None, check=True):
 # The graph as a structure, and its plans: compressed, not for reading.
 cdef bytes _data():
     return (
-{'fingerprint': '5b7ef2972e2091f66d72328ea8fb7161',
- 'names': (),
- 'places': (),
- 'graphs': ({'key': (),
-             'fingerprint': '5b7ef2972e2091f66d72328ea8fb7161',
-             'source': 'input.json',
-             'dialect': 'structure v1',
-             'nodes': ('CONV_FPROP', 'POINTWISE', 'POINTWISE'),
-             'operands': ({'uid': 1,
-                           'argument': 'x_ptr',
-                           'name': 'X',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (8, 64, 56, 56),
-                           'stride': (200704, 1, 3584, 64),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 2,
-                           'argument': 'w_ptr',
-                           'name': 'W',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (64, 64, 3, 3),
-                           'stride': (576, 1, 192, 64),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 4,
-                           'argument': 'b_ptr',
-                           'name': 'B',
-                           'role': 'input',
-                           'data_type': 'BFLOAT16',
-                           'dim': (1, 64, 1, 1),
-                           'stride': (64, 1, 1, 1),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 6,
-                           'argument': 'out_0_ptr',
-                           'name': '2::OUT_0',
-                           'role': 'output',
-                           'data_type': 'BFLOAT16',
-                           'dim': (8, 64, 56, 56),
-                           'stride': (200704, 1, 3584, 64),
-                           'alignment': 16,
-                           'default': None}),
-             'layouts': (('x', 'plain', -1),
-                         ('w', 'plain', -1),
-                         ('b', 'plain', -1),
-                         ('out_0', 'plain', -1)),
-             'shared': (),
-             'overrides': None,
-             'plans': (),
-             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
-                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
-                          b'nodes":[{"compute_data_type":"FLOAT","dilation":[1,1],"inputs":{"W":'
-                          b'2,"X":1},"math_mode":"CROSS_CORRELATION","name":"0","outputs":{"Y":3'
-                          b'},"post_padding":[1,1],"pre_padding":[1,1],"stride":[1,1],"tag":"CON'
-                          b'V_FPROP"},{"axis":null,"compute_data_type":"FLOAT","elu_alpha":null,'
-                          b'"inputs":{"IN_0":3,"IN_1":4},"mode":"ADD","name":"1","outputs":{"OUT'
-                          b'_0":5},"relu_lower_clip":null,"relu_lower_clip_slope":null,"relu_upp'
-                          b'er_clip":null,"softplus_beta":null,"swish_beta":null,"tag":"POINTWIS'
-                          b'E"},{"axis":null,"compute_data_type":"FLOAT","elu_alpha":null,"input'
-                          b's":{"IN_0":5},"mode":"RELU_FWD","name":"2","outputs":{"OUT_0":6},"re'
-                          b'lu_lower_clip":null,"relu_lower_clip_slope":null,"relu_upper_clip":n'
-                          b'ull,"softplus_beta":null,"swish_beta":null,"tag":"POINTWISE"}],"tens'
-                          b'ors":[{"data_type":"BFLOAT16","dim":[8,64,56,56],"name":"X","stride"'
-                          b':[200704,1,3584,64],"uid":1},{"data_type":"BFLOAT16","dim":[64,64,3,'
-                          b'3],"name":"W","stride":[576,1,192,64],"uid":2},{"data_type":"FLOAT",'
-                          b'"dim":[8,64,56,56],"is_virtual":true,"name":"0::Y","stride":[200704,'
-                          b'1,3584,64],"uid":3},{"data_type":"BFLOAT16","dim":[1,64,1,1],"name":'
-                          b'"B","stride":[64,1,1,1],"uid":4},{"data_type":"FLOAT","dim":[8,64,56'
-                          b',56],"is_virtual":true,"name":"1::OUT_0","stride":[200704,1,3584,64]'
-                          b',"uid":5},{"data_type":"BFLOAT16","dim":[8,64,56,56],"name":"2::OUT_'
-                          b'0","stride":[200704,1,3584,64],"uid":6}]}'},)}
+        {'fingerprint': '5b7ef2972e2091f66d72328ea8fb7161',
+         'names': (),
+         'places': (),
+         'graphs': ({'key': (),
+                     'fingerprint': '5b7ef2972e2091f66d72328ea8fb7161',
+                     'source': 'input.json',
+                     'dialect': 'structure v1',
+                     'nodes': ('CONV_FPROP', 'POINTWISE', 'POINTWISE'),
+                     'operands': ({'uid': 1,
+                                   'argument': 'x_ptr',
+                                   'name': 'X',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (8, 64, 56, 56),
+                                   'stride': (200704, 1, 3584, 64),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 2,
+                                   'argument': 'w_ptr',
+                                   'name': 'W',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (64, 64, 3, 3),
+                                   'stride': (576, 1, 192, 64),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 4,
+                                   'argument': 'b_ptr',
+                                   'name': 'B',
+                                   'role': 'input',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (1, 64, 1, 1),
+                                   'stride': (64, 1, 1, 1),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 6,
+                                   'argument': 'out_0_ptr',
+                                   'name': '2::OUT_0',
+                                   'role': 'output',
+                                   'data_type': 'BFLOAT16',
+                                   'dim': (8, 64, 56, 56),
+                                   'stride': (200704, 1, 3584, 64),
+                                   'alignment': 16,
+                                   'default': None}),
+                     'layouts': (('x', 'plain', -1),
+                                 ('w', 'plain', -1),
+                                 ('b', 'plain', -1),
+                                 ('out_0', 'plain', -1)),
+                     'shared': (),
+                     'overrides': None,
+                     'plans': (),
+                     'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_t'
+                                  b'ype":"FLOAT","io_data_type":"BFLOAT16","sm_count":-1},"json_'
+                                  b'version":"2.0","nodes":[{"compute_data_type":"FLOAT","dilati'
+                                  b'on":[1,1],"inputs":{"W":2,"X":1},"math_mode":"CROSS_CORRELAT'
+                                  b'ION","name":"0","outputs":{"Y":3},"post_padding":[1,1],"pre_'
+                                  b'padding":[1,1],"stride":[1,1],"tag":"CONV_FPROP"},{"axis":nu'
+                                  b'll,"compute_data_type":"FLOAT","elu_alpha":null,"inputs":{"I'
+                                  b'N_0":3,"IN_1":4},"mode":"ADD","name":"1","outputs":{"OUT_0":'
+                                  b'5},"relu_lower_clip":null,"relu_lower_clip_slope":null,"relu'
+                                  b'_upper_clip":null,"softplus_beta":null,"swish_beta":null,"ta'
+                                  b'g":"POINTWISE"},{"axis":null,"compute_data_type":"FLOAT","el'
+                                  b'u_alpha":null,"inputs":{"IN_0":5},"mode":"RELU_FWD","name":"'
+                                  b'2","outputs":{"OUT_0":6},"relu_lower_clip":null,"relu_lower_'
+                                  b'clip_slope":null,"relu_upper_clip":null,"softplus_beta":null'
+                                  b',"swish_beta":null,"tag":"POINTWISE"}],"tensors":[{"data_typ'
+                                  b'e":"BFLOAT16","dim":[8,64,56,56],"name":"X","stride":[200704'
+                                  b',1,3584,64],"uid":1},{"data_type":"BFLOAT16","dim":[64,64,3,'
+                                  b'3],"name":"W","stride":[576,1,192,64],"uid":2},{"data_type":'
+                                  b'"FLOAT","dim":[8,64,56,56],"is_virtual":true,"name":"0::Y","'
+                                  b'stride":[200704,1,3584,64],"uid":3},{"data_type":"BFLOAT16",'
+                                  b'"dim":[1,64,1,1],"name":"B","stride":[64,1,1,1],"uid":4},{"d'
+                                  b'ata_type":"FLOAT","dim":[8,64,56,56],"is_virtual":true,"name'
+                                  b'":"1::OUT_0","stride":[200704,1,3584,64],"uid":5},{"data_typ'
+                                  b'e":"BFLOAT16","dim":[8,64,56,56],"name":"2::OUT_0","stride":'
+                                  b'[200704,1,3584,64],"uid":6}]}'},)}
     )

@@ -71,50 +71,51 @@ def run(dy, w, dx=None, *, workspace=None, stream=None, check=True):
 # The graph as a structure, and its plans: compressed, not for reading.
 cdef bytes _data():
     return (
-{'fingerprint': 'cdff930f146528c45f115d8d6c2c1c81',
- 'names': (),
- 'places': (),
- 'graphs': ({'key': (),
-             'fingerprint': 'cdff930f146528c45f115d8d6c2c1c81',
-             'source': 'backward_dgrad.json',
-             'dialect': 'structure v2',
-             'nodes': ('CONV_DGRAD',),
-             'operands': ({'uid': 1,
-                           'argument': 'dy_ptr',
-                           'name': '',
-                           'role': 'input',
-                           'data_type': 'HALF',
-                           'dim': (4, 16, 6, 6),
-                           'stride': (576, 1, 96, 16),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 2,
-                           'argument': 'w_ptr',
-                           'name': '',
-                           'role': 'input',
-                           'data_type': 'HALF',
-                           'dim': (16, 8, 3, 3),
-                           'stride': (72, 1, 24, 8),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 3,
-                           'argument': 'dx_ptr',
-                           'name': '::DX',
-                           'role': 'output',
-                           'data_type': 'HALF',
-                           'dim': (4, 8, 6, 6),
-                           'stride': (288, 1, 48, 8),
-                           'alignment': 16,
-                           'default': None}),
-             'layouts': (('dy', 'plain', -1), ('w', 'plain', -1), ('dx', 'plain', -1)),
-             'shared': (),
-             'overrides': None,
-             'plans': (),
-             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
-                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
-                          b'nodes":[{"inputs":{"DY":1,"W":2},"name":"","outputs":{"DX":3},"tag":'
-                          b'"CONV_DGRAD"}],"tensors":[{"data_type":"HALF","dim":[4,16,6,6],"stri'
-                          b'de":[576,1,96,16],"uid":1},{"data_type":"HALF","dim":[16,8,3,3],"str'
-                          b'ide":[72,1,24,8],"uid":2},{"data_type":"HALF","dim":[4,8,6,6],"name"'
-                          b':"::DX","stride":[288,1,48,8],"uid":3}]}'},)}
+        {'fingerprint': 'cdff930f146528c45f115d8d6c2c1c81',
+         'names': (),
+         'places': (),
+         'graphs': ({'key': (),
+                     'fingerprint': 'cdff930f146528c45f115d8d6c2c1c81',
+                     'source': 'backward_dgrad.json',
+                     'dialect': 'structure v2',
+                     'nodes': ('CONV_DGRAD',),
+                     'operands': ({'uid': 1,
+                                   'argument': 'dy_ptr',
+                                   'name': '',
+                                   'role': 'input',
+                                   'data_type': 'HALF',
+                                   'dim': (4, 16, 6, 6),
+                                   'stride': (576, 1, 96, 16),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 2,
+                                   'argument': 'w_ptr',
+                                   'name': '',
+                                   'role': 'input',
+                                   'data_type': 'HALF',
+                                   'dim': (16, 8, 3, 3),
+                                   'stride': (72, 1, 24, 8),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 3,
+                                   'argument': 'dx_ptr',
+                                   'name': '::DX',
+                                   'role': 'output',
+                                   'data_type': 'HALF',
+                                   'dim': (4, 8, 6, 6),
+                                   'stride': (288, 1, 48, 8),
+                                   'alignment': 16,
+                                   'default': None}),
+                     'layouts': (('dy', 'plain', -1), ('w', 'plain', -1), ('dx', 'plain', -1)),
+                     'shared': (),
+                     'overrides': None,
+                     'plans': (),
+                     'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_t'
+                                  b'ype":"FLOAT","io_data_type":"BFLOAT16","sm_count":-1},"json_'
+                                  b'version":"2.0","nodes":[{"inputs":{"DY":1,"W":2},"name":"","'
+                                  b'outputs":{"DX":3},"tag":"CONV_DGRAD"}],"tensors":[{"data_typ'
+                                  b'e":"HALF","dim":[4,16,6,6],"stride":[576,1,96,16],"uid":1},{'
+                                  b'"data_type":"HALF","dim":[16,8,3,3],"stride":[72,1,24,8],"ui'
+                                  b'd":2},{"data_type":"HALF","dim":[4,8,6,6],"name":"::DX","str'
+                                  b'ide":[288,1,48,8],"uid":3}]}'},)}
     )

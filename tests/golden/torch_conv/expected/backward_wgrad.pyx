@@ -71,50 +71,51 @@ def run(dy, x, dw=None, *, workspace=None, stream=None, check=True):
 # The graph as a structure, and its plans: compressed, not for reading.
 cdef bytes _data():
     return (
-{'fingerprint': '635686a3fb3e1d43fffa032d21f604d9',
- 'names': (),
- 'places': (),
- 'graphs': ({'key': (),
-             'fingerprint': '635686a3fb3e1d43fffa032d21f604d9',
-             'source': 'backward_wgrad.json',
-             'dialect': 'structure v2',
-             'nodes': ('CONV_WGRAD',),
-             'operands': ({'uid': 1,
-                           'argument': 'dy_ptr',
-                           'name': '',
-                           'role': 'input',
-                           'data_type': 'HALF',
-                           'dim': (4, 16, 6, 6),
-                           'stride': (576, 1, 96, 16),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 2,
-                           'argument': 'x_ptr',
-                           'name': '',
-                           'role': 'input',
-                           'data_type': 'HALF',
-                           'dim': (4, 8, 6, 6),
-                           'stride': (288, 1, 48, 8),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 3,
-                           'argument': 'dw_ptr',
-                           'name': '::DW',
-                           'role': 'output',
-                           'data_type': 'HALF',
-                           'dim': (16, 8, 3, 3),
-                           'stride': (72, 1, 24, 8),
-                           'alignment': 16,
-                           'default': None}),
-             'layouts': (('dy', 'plain', -1), ('x', 'plain', -1), ('dw', 'plain', -1)),
-             'shared': (),
-             'overrides': None,
-             'plans': (),
-             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
-                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
-                          b'nodes":[{"inputs":{"DY":1,"X":2},"name":"","outputs":{"DW":3},"tag":'
-                          b'"CONV_WGRAD"}],"tensors":[{"data_type":"HALF","dim":[4,16,6,6],"stri'
-                          b'de":[576,1,96,16],"uid":1},{"data_type":"HALF","dim":[4,8,6,6],"stri'
-                          b'de":[288,1,48,8],"uid":2},{"data_type":"HALF","dim":[16,8,3,3],"name'
-                          b'":"::DW","stride":[72,1,24,8],"uid":3}]}'},)}
+        {'fingerprint': '635686a3fb3e1d43fffa032d21f604d9',
+         'names': (),
+         'places': (),
+         'graphs': ({'key': (),
+                     'fingerprint': '635686a3fb3e1d43fffa032d21f604d9',
+                     'source': 'backward_wgrad.json',
+                     'dialect': 'structure v2',
+                     'nodes': ('CONV_WGRAD',),
+                     'operands': ({'uid': 1,
+                                   'argument': 'dy_ptr',
+                                   'name': '',
+                                   'role': 'input',
+                                   'data_type': 'HALF',
+                                   'dim': (4, 16, 6, 6),
+                                   'stride': (576, 1, 96, 16),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 2,
+                                   'argument': 'x_ptr',
+                                   'name': '',
+                                   'role': 'input',
+                                   'data_type': 'HALF',
+                                   'dim': (4, 8, 6, 6),
+                                   'stride': (288, 1, 48, 8),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 3,
+                                   'argument': 'dw_ptr',
+                                   'name': '::DW',
+                                   'role': 'output',
+                                   'data_type': 'HALF',
+                                   'dim': (16, 8, 3, 3),
+                                   'stride': (72, 1, 24, 8),
+                                   'alignment': 16,
+                                   'default': None}),
+                     'layouts': (('dy', 'plain', -1), ('x', 'plain', -1), ('dw', 'plain', -1)),
+                     'shared': (),
+                     'overrides': None,
+                     'plans': (),
+                     'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_t'
+                                  b'ype":"FLOAT","io_data_type":"BFLOAT16","sm_count":-1},"json_'
+                                  b'version":"2.0","nodes":[{"inputs":{"DY":1,"X":2},"name":"","'
+                                  b'outputs":{"DW":3},"tag":"CONV_WGRAD"}],"tensors":[{"data_typ'
+                                  b'e":"HALF","dim":[4,16,6,6],"stride":[576,1,96,16],"uid":1},{'
+                                  b'"data_type":"HALF","dim":[4,8,6,6],"stride":[288,1,48,8],"ui'
+                                  b'd":2},{"data_type":"HALF","dim":[16,8,3,3],"name":"::DW","st'
+                                  b'ride":[72,1,24,8],"uid":3}]}'},)}
     )

@@ -71,50 +71,51 @@ def run(image, w, y=None, *, workspace=None, stream=None, check=True):
 # The graph as a structure, and its plans: compressed, not for reading.
 cdef bytes _data():
     return (
-{'fingerprint': 'c5337117139d7d8c1f3fe34ae6b93263',
- 'names': (),
- 'places': (),
- 'graphs': ({'key': (),
-             'fingerprint': 'c5337117139d7d8c1f3fe34ae6b93263',
-             'source': 'input.json',
-             'dialect': 'structure v2',
-             'nodes': ('CONV_FPROP',),
-             'operands': ({'uid': 1,
-                           'argument': 'image_ptr',
-                           'name': 'Image ☃',
-                           'role': 'input',
-                           'data_type': 'HALF',
-                           'dim': (4, 8, 6, 6),
-                           'stride': (288, 1, 48, 8),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 2,
-                           'argument': 'w_ptr',
-                           'name': '',
-                           'role': 'input',
-                           'data_type': 'HALF',
-                           'dim': (16, 8, 3, 3),
-                           'stride': (72, 1, 24, 8),
-                           'alignment': 16,
-                           'default': None},
-                          {'uid': 3,
-                           'argument': 'y_ptr',
-                           'name': 'conv::Y',
-                           'role': 'output',
-                           'data_type': 'HALF',
-                           'dim': (4, 16, 6, 6),
-                           'stride': (576, 1, 96, 16),
-                           'alignment': 16,
-                           'default': None}),
-             'layouts': (('image', 'plain', -1), ('w', 'plain', -1), ('y', 'plain', -1)),
-             'shared': (),
-             'overrides': None,
-             'plans': (),
-             'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_type":"FL'
-                          b'OAT","io_data_type":"BFLOAT16","sm_count":-1},"json_version":"2.0","'
-                          b'nodes":[{"inputs":{"W":2,"X":1},"name":"","outputs":{"Y":3},"tag":"C'
-                          b'ONV_FPROP"}],"tensors":[{"data_type":"HALF","dim":[4,8,6,6],"name":"'
-                          b'Image \xe2\x98\x83","stride":[288,1,48,8],"uid":1},{"data_type":"HALF'
-                          b'","dim":[16,8,3,3],"stride":[72,1,24,8],"uid":2},{"data_type":"HALF"'
-                          b',"dim":[4,16,6,6],"name":"conv::Y","stride":[576,1,96,16],"uid":3}]}'},)}
+        {'fingerprint': 'c5337117139d7d8c1f3fe34ae6b93263',
+         'names': (),
+         'places': (),
+         'graphs': ({'key': (),
+                     'fingerprint': 'c5337117139d7d8c1f3fe34ae6b93263',
+                     'source': 'input.json',
+                     'dialect': 'structure v2',
+                     'nodes': ('CONV_FPROP',),
+                     'operands': ({'uid': 1,
+                                   'argument': 'image_ptr',
+                                   'name': 'Image ☃',
+                                   'role': 'input',
+                                   'data_type': 'HALF',
+                                   'dim': (4, 8, 6, 6),
+                                   'stride': (288, 1, 48, 8),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 2,
+                                   'argument': 'w_ptr',
+                                   'name': '',
+                                   'role': 'input',
+                                   'data_type': 'HALF',
+                                   'dim': (16, 8, 3, 3),
+                                   'stride': (72, 1, 24, 8),
+                                   'alignment': 16,
+                                   'default': None},
+                                  {'uid': 3,
+                                   'argument': 'y_ptr',
+                                   'name': 'conv::Y',
+                                   'role': 'output',
+                                   'data_type': 'HALF',
+                                   'dim': (4, 16, 6, 6),
+                                   'stride': (576, 1, 96, 16),
+                                   'alignment': 16,
+                                   'default': None}),
+                     'layouts': (('image', 'plain', -1), ('w', 'plain', -1), ('y', 'plain', -1)),
+                     'shared': (),
+                     'overrides': None,
+                     'plans': (),
+                     'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_t'
+                                  b'ype":"FLOAT","io_data_type":"BFLOAT16","sm_count":-1},"json_'
+                                  b'version":"2.0","nodes":[{"inputs":{"W":2,"X":1},"name":"","o'
+                                  b'utputs":{"Y":3},"tag":"CONV_FPROP"}],"tensors":[{"data_type"'
+                                  b':"HALF","dim":[4,8,6,6],"name":"Image \xe2\x98\x83","stride":'
+                                  b'[288,1,48,8],"uid":1},{"data_type":"HALF","dim":[16,8,3,3],"'
+                                  b'stride":[72,1,24,8],"uid":2},{"data_type":"HALF","dim":[4,16'
+                                  b',6,6],"name":"conv::Y","stride":[576,1,96,16],"uid":3}]}'},)}
     )
