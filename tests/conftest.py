@@ -30,7 +30,7 @@ from support.cases import CASES, GRAPHS, Case
 from support.launch_recording import Moving, launched
 from support.operands import Operands
 from support.plan_sets import HERE, THERE, made_for
-from support.standin import Standin
+from support.standin import Paths, Standin, build
 
 import cudnn_bindgen
 from cudnn_bindgen.codegen.bind.binding import bind
@@ -63,8 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.name not in LONG)
 
 
-def pytest_collection_finish() -> None:
-    """Take ten thousand collected tests out of what is looked through for garbage."""
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> None:
+    """Take what stays out of what is looked through for garbage: collected tests, PyTorch."""
     gc.collect()
     gc.freeze()
 
@@ -179,8 +180,21 @@ def builds(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Builds:
 
 
 @pytest.fixture(scope="session")
-def library(builds: Builds) -> Standin:
-    return Standin.load(builds.directory / "standin")
+def standin_paths(builds: Builds) -> Paths:
+    """The stand-in libraries, for any process to load; no test may change them."""
+    with builds.lock("standin"):
+        return build(builds.directory / "standin")
+
+
+@pytest.fixture
+def own_standin(standin_paths: Paths, tmp_path: Path) -> Paths:
+    """A copy of the stand-in libraries that a test may damage."""
+    return Paths(*(Path(shutil.copy(path, tmp_path)) for path in standin_paths))
+
+
+@pytest.fixture(scope="session")
+def library(standin_paths: Paths) -> Standin:
+    return Standin.load(standin_paths.cudnn.parent)
 
 
 @pytest.fixture
