@@ -51,16 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# They take most of a minute each: started last, one would run alone.
-LONG = {
-    "test_emitted_files_pass_a_type_checker_linters_and_the_formatter",
-    "test_operators_end_to_end",
-    "test_pytorch_and_numpy_fit",
-}
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.name not in LONG)
+    # One worker runs them, while the others do all else: last, they would wait for each other.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -177,6 +170,13 @@ def builds(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Builds:
     directory = (base if worker_id == "master" else base.parent) / "modules"
     directory.mkdir(exist_ok=True)
     return Builds(directory)
+
+
+@pytest.fixture
+def mypy_cache(builds: Builds) -> Iterator[Path]:
+    """What mypy knows of PyTorch, for one test at a time; it takes mypy 15 s to read that."""
+    with builds.lock("mypy"):
+        yield builds.directory / "mypy"
 
 
 @pytest.fixture(scope="session")
