@@ -274,14 +274,20 @@ def load(
 
 
 @pytest.fixture(params=["module", "loaded"])
+def served(request: pytest.FixtureRequest) -> str:
+    """By what: both are the runtime's Binding, so files that test what is behind it take one."""
+    return str(request.param)
+
+
+@pytest.fixture
 def serve(
-    request: pytest.FixtureRequest, load: Callable[[str], ModuleType], policy: str
+    served: str, load: Callable[[str], ModuleType], policy: str
 ) -> Iterator[Callable[..., Any]]:
     """What serves a graph: its module, or what `cudnn_bindgen.load` makes of the file itself."""
     made: list[Any] = []
 
     def serve(module: str, graph: bytes, **options: Any) -> Any:
-        if request.param == "module":
+        if served == "module":
             return load(module)
         made.append(cudnn_bindgen.load(graph, name=module, **options))
         made[-1].set_launch_policy(policy)

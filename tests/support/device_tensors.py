@@ -66,7 +66,7 @@ def strided(
     reach = sum((extent - 1) * step for extent, step in zip(dim, stride, strict=True) if extent)
     size = max(_LEAST_BYTES, (reach + 1) * data_type.itemsize) + 256
     generator = torch.Generator().manual_seed(seed)
-    memory = torch.zeros(size, dtype=torch.uint8)
+    memory = torch.empty(size, dtype=torch.uint8)
     start = -memory.data_ptr() % 256
     memory[start : start + _LEAST_BYTES].random_(0, 100, generator=generator)
     usable = memory[start : start + (size - 256) // 16 * 16].view(data_type)
