@@ -30,7 +30,7 @@ from support.cases import CASES, GRAPHS, Case
 from support.launch_recording import Moving, launched
 from support.operands import Operands
 from support.plan_sets import HERE, THERE, made_for
-from support.standin import Standin
+from support.standin import Paths, Standin, build
 
 import cudnn_bindgen
 from cudnn_bindgen.codegen.bind.binding import bind
@@ -51,20 +51,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# They take most of a minute each: started last, one would run alone.
-LONG = {
-    "test_emitted_files_pass_a_type_checker_linters_and_the_formatter",
-    "test_operators_end_to_end",
-    "test_pytorch_and_numpy_fit",
-}
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.name not in LONG)
+    # One worker runs them, while the others do all else: last, they would wait for each other.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
-def pytest_collection_finish() -> None:
-    """Take ten thousand collected tests out of what is looked through for garbage."""
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> None:
+    """Take what stays out of what is looked through for garbage: collected tests, PyTorch."""
     gc.collect()
     gc.freeze()
 
@@ -178,9 +172,29 @@ def builds(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Builds:
     return Builds(directory)
 
 
+@pytest.fixture
+def mypy_cache(builds: Builds) -> Iterator[Path]:
+    """What mypy knows of PyTorch, for one test at a time; it takes mypy 15 s to read that."""
+    with builds.lock("mypy"):
+        yield builds.directory / "mypy"
+
+
 @pytest.fixture(scope="session")
-def library(builds: Builds) -> Standin:
-    return Standin.load(builds.directory / "standin")
+def standin_paths(builds: Builds) -> Paths:
+    """The stand-in libraries, for any process to load; no test may change them."""
+    with builds.lock("standin"):
+        return build(builds.directory / "standin")
+
+
+@pytest.fixture
+def own_standin(standin_paths: Paths, tmp_path: Path) -> Paths:
+    """A copy of the stand-in libraries that a test may damage."""
+    return Paths(*(Path(shutil.copy(path, tmp_path)) for path in standin_paths))
+
+
+@pytest.fixture(scope="session")
+def library(standin_paths: Paths) -> Standin:
+    return Standin.load(standin_paths.cudnn.parent)
 
 
 @pytest.fixture
@@ -260,14 +274,20 @@ def load(
 
 
 @pytest.fixture(params=["module", "loaded"])
+def served(request: pytest.FixtureRequest) -> str:
+    """By what: both are the runtime's Binding, so files that test what is behind it take one."""
+    return str(request.param)
+
+
+@pytest.fixture
 def serve(
-    request: pytest.FixtureRequest, load: Callable[[str], ModuleType], policy: str
+    served: str, load: Callable[[str], ModuleType], policy: str
 ) -> Iterator[Callable[..., Any]]:
     """What serves a graph: its module, or what `cudnn_bindgen.load` makes of the file itself."""
     made: list[Any] = []
 
     def serve(module: str, graph: bytes, **options: Any) -> Any:
-        if request.param == "module":
+        if served == "module":
             return load(module)
         made.append(cudnn_bindgen.load(graph, name=module, **options))
         made[-1].set_launch_policy(policy)

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -93,6 +94,7 @@ def cython_imports(text: str) -> set[str]:
     return found
 
 
+@cache
 def imports(path: Path) -> set[str]:
     text = path.read_text()
     return python_imports(text) if path.suffix == ".py" else cython_imports(text)

@@ -24,6 +24,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[1]
 PLAN = ROOT / "tests/data/plans/cudnn-9.19-sm90/matmul_bias_relu.plan"
 SOURCES = ("*.py", "*.pyx", "*.pxd", "*.c", "*.hpp", "*.pyi", "*.jinja", "*.toml", "py.typed")

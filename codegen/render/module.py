@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -87,7 +88,13 @@ def _check_size(view: Module) -> None:
 
 def fill_template(name: str, fields: dict[str, Any]) -> str:
     """Fill a template of templates/; each of its fields must be in `fields`."""
-    environment = Environment(
+    return _environment().get_template(name).render(fields)
+
+
+@cache
+def _environment() -> Environment:
+    """Return what keeps each template compiled, as long as its file stays the same."""
+    return Environment(
         loader=PackageLoader("cudnn_bindgen", "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -95,7 +102,6 @@ def fill_template(name: str, fields: dict[str, Any]) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - code, not HTML; text.py escapes
     )
-    return environment.get_template(name).render(fields)
 
 
 def operand_table(

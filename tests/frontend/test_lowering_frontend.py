@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.documents import DATA, TESTS
-from support.standin import build as build_standin
+from support.standin import Paths
 
 from cudnn_bindgen.codegen.model.fingerprint import fingerprint
 from cudnn_bindgen.codegen.model.lowering import as_built
@@ -29,12 +29,12 @@ Dumps = dict[str, dict[str, tuple[str, str]]]
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def libraries(standin_paths: Paths) -> Path:
     try:
         importlib.metadata.version("nvidia-cudnn-frontend")
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("nvidia-cudnn-frontend is not installed")
-    return build_standin(tmp_path_factory.mktemp("standin")).cudnn.parent
+    return standin_paths.cudnn.parent
 
 
 def run_frontend(libraries: Path, program: str, *arguments: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from support.documents import DATA, TESTS, Document, document, node, scalar, tensor
-from support.standin import build as build_standin
+from support.standin import Paths
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.read.graph import build_graph, list_graphs, read_document, read_graph
@@ -180,12 +180,12 @@ SAID: dict[str, tuple[Document, dict[str, list[str]], str]] = {
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def libraries(standin_paths: Paths) -> Path:
     try:
         importlib.metadata.version("nvidia-cudnn-frontend")
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("nvidia-cudnn-frontend is not installed")
-    return build_standin(tmp_path_factory.mktemp("standin")).cudnn.parent
+    return standin_paths.cudnn.parent
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,11 @@ NAMES = ["thd", "parts"]
 """With a workspace of cuDNN's; with parts that each launch copies from the host."""
 
 
+@pytest.fixture
+def served() -> str:
+    return "loaded"
+
+
 class Captured:
     """One call in a graph, which uses the runtime's workspace."""
 

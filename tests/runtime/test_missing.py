@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from support.standin import build
+from support.standin import Paths
 
 from cudnn_bindgen.module_data import RUNTIME_ABI
 from cudnn_bindgen.runtime.errors import RuntimeAbiError
@@ -90,47 +90,46 @@ def test_no_driver(builds: Any, tmp_path: Path, has_driver: bool, function: str)
     assert "can be built and imported without a GPU" in raised
 
 
-def test_no_cudnn(builds: Any, tmp_path: Path, has_cudnn: bool) -> None:
+def test_no_cudnn(builds: Any, own_standin: Paths, has_cudnn: bool) -> None:
     if has_cudnn:
         pytest.skip("this machine has cuDNN")
-    build(tmp_path).cudnn.unlink()
-    raised = call(builds, tmp_path)
+    own_standin.cudnn.unlink()
+    raised = call(builds, own_standin.cudnn.parent)
     assert raised.startswith("LibraryNotFoundError no cuDNN 9 found; install nvidia-cudnn-cu12 or")
     assert "the process: no libcudnn.so.9 loaded" in raised
-    assert f"LD_LIBRARY_PATH: no {tmp_path}/libcudnn.so.9" in raised
+    assert f"LD_LIBRARY_PATH: no {own_standin.cudnn}" in raised
     assert "cuda-pathfinder: " in raised
 
 
-def test_a_cudnn_that_cannot_be_loaded(builds: Any, tmp_path: Path, has_cudnn: bool) -> None:
+def test_a_cudnn_that_cannot_be_loaded(builds: Any, own_standin: Paths, has_cudnn: bool) -> None:
     if has_cudnn:
         pytest.skip("this machine has cuDNN")
-    build(tmp_path).cudnn.write_bytes(b"no library")
-    assert f"LD_LIBRARY_PATH: {tmp_path}/libcudnn.so.9: " in call(builds, tmp_path)
+    own_standin.cudnn.write_bytes(b"no library")
+    assert f"LD_LIBRARY_PATH: {own_standin.cudnn}: " in call(builds, own_standin.cudnn.parent)
 
 
 @pytest.mark.parametrize("function", ["execute", "workspace_size"])
-def test_a_cudnn_that_is_too_old(builds: Any, tmp_path: Path, function: str) -> None:
-    hide(build(tmp_path).cudnn, "cudnnBackendFinalize")
-    assert call(builds, tmp_path, function) == (
+def test_a_cudnn_that_is_too_old(builds: Any, own_standin: Paths, function: str) -> None:
+    hide(own_standin.cudnn, "cudnnBackendFinalize")
+    assert call(builds, own_standin.cudnn.parent, function) == (
         "LibraryNotFoundError libcudnn.so.9 has no cudnnBackendFinalize: it is too old"
     )
 
 
-def test_a_driver_that_is_too_old(builds: Any, tmp_path: Path) -> None:
-    hide(build(tmp_path).driver, "cuThreadExchangeStreamCaptureMode")
-    assert call(builds, tmp_path) == (
+def test_a_driver_that_is_too_old(builds: Any, own_standin: Paths) -> None:
+    hide(own_standin.driver, "cuThreadExchangeStreamCaptureMode")
+    assert call(builds, own_standin.cudnn.parent) == (
         "LibraryNotFoundError libcuda.so.1 has no cuThreadExchangeStreamCaptureMode: it is too old"
     )
 
 
-def test_a_driver_without_stream_ids(builds: Any, tmp_path: Path) -> None:
+def test_a_driver_without_stream_ids(builds: Any, own_standin: Paths) -> None:
     """CUDA before 12.0."""
     builds.path("thd")
-    paths = build(tmp_path)
-    hide(paths.driver, "cuStreamGetId")
+    hide(own_standin.driver, "cuStreamGetId")
     program = (
         "from support.standin import Paths, Standin; import thd\n"
-        f"libraries = Standin(Paths({str(paths.cudnn)!r}, {str(paths.driver)!r}))\n"
+        f"libraries = Standin(Paths{(*map(str, own_standin),)})\n"
         "with libraries.context():\n"
         "    operands = [libraries.alloc(128) for _ in thd.OPERANDS]\n"
         "    for stream in (0, 2, libraries.stream(), 2, 0):\n"
@@ -148,9 +147,8 @@ def test_a_driver_without_stream_ids(builds: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("function", ["execute", "workspace_size"])
-def test_no_gpu(builds: Any, tmp_path: Path, function: str) -> None:
-    build(tmp_path)
-    raised = call(builds, tmp_path, function, "no gpu")
+def test_no_gpu(builds: Any, standin_paths: Paths, function: str) -> None:
+    raised = call(builds, standin_paths.cudnn.parent, function, "no gpu")
     assert raised == "DriverError cuInit: CUDA_ERROR_NO_DEVICE (100)"
 
 

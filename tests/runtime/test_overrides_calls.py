@@ -63,7 +63,7 @@ def test_what_was_never_set_is_not_sent(
     assert len(standin.log("override")) == 1
 
 
-@pytest.mark.parametrize("serve", ["module"], indirect=True)  # Cython code calls it, too
+@pytest.mark.parametrize("served", ["module"])  # Cython code calls it, too
 def test_setters_write_in_place(
     product: ModuleType, load: Load, arrays: Make, standin: Standin, ov: Any
 ) -> None:
@@ -136,7 +136,7 @@ def test_a_capture_keeps_the_overrides_it_was_made_with(
 # Nothing to compute
 
 
-@pytest.mark.parametrize("serve", ["module"], indirect=True)  # Cython code calls it, too
+@pytest.mark.parametrize("served", ["module"])  # Cython code calls it, too
 def test_without_an_element_of_output_cudnn_is_left_alone(
     product: ModuleType, load: Load, arrays: Make, standin: Standin, ov: Any
 ) -> None:
@@ -261,7 +261,7 @@ def test_a_graph_without_the_flag_has_no_such_argument(
     assert not operands.is_untouched()
 
 
-@pytest.mark.parametrize("serve", ["module"], indirect=True)  # Cython code calls it, too
+@pytest.mark.parametrize("served", ["module"])  # Cython code calls it, too
 def test_every_way_in_takes_overrides(
     product: ModuleType, load: Load, arrays: Make, ov: Any
 ) -> None:

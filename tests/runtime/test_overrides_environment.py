@@ -8,10 +8,10 @@ import sys
 from typing import Any
 
 import pytest
-from support.standin import build
+from support.standin import Paths
 
 
-def run(builds: Any, paths: Any, records: str) -> subprocess.CompletedProcess[str]:
+def run(builds: Any, paths: Paths, records: str) -> subprocess.CompletedProcess[str]:
     builds.path("product")
     program = (
         "from support.standin import Paths, Standin; from support.overriding import *\n"
@@ -41,15 +41,17 @@ def run(builds: Any, paths: Any, records: str) -> subprocess.CompletedProcess[st
 
 @pytest.mark.parametrize(("records", "evicted"), [("", 0), ("2", 1), ("1", 2), ("64", 0)])
 def test_the_environment_says_how_many(
-    builds: Any, tmp_path: Any, records: str, evicted: int
+    builds: Any, standin_paths: Paths, records: str, evicted: int
 ) -> None:
-    done = run(builds, build(tmp_path), records)
+    done = run(builds, standin_paths, records)
     assert done.stdout.split() == [str(evicted)], done.stderr
 
 
 @pytest.mark.parametrize("wrong", ["0", "many", "4097", "-1"])
-def test_a_wrong_environment_is_an_error_at_import(builds: Any, tmp_path: Any, wrong: str) -> None:
-    done = run(builds, build(tmp_path), wrong)
+def test_a_wrong_environment_is_an_error_at_import(
+    builds: Any, standin_paths: Paths, wrong: str
+) -> None:
+    done = run(builds, standin_paths, wrong)
     got = wrong if wrong.isdecimal() else repr(wrong)
     message = f"CUDNN_BINDGEN_RECORDS: expected 1 to 4096, got {got}"
     assert done.stderr.splitlines()[-1] == f"cudnn_bindgen.runtime.errors.OperandError: {message}"

@@ -7,13 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from support.overriding import PRODUCT, VERSION, product_plan, with_m
-from support.standin import Standin, build
+from support.standin import Paths, Standin
 
 from cudnn_bindgen.runtime.errors import CudnnError, PlanMismatchError, WorkspaceError
 from cudnn_bindgen.runtime.handle import held_bytes
@@ -169,13 +168,12 @@ def test_before_the_query_the_plans_size_holds(
     assert standin.violations("absent") == 0
 
 
-def test_a_library_without_the_query(builds: Any, tmp_path: Path) -> None:
+def test_a_library_without_the_query(builds: Any, own_standin: Paths) -> None:
     builds.path("product")
-    paths = build(tmp_path)
-    hide(paths.cudnn, QUERY)
+    hide(own_standin.cudnn, QUERY)
     program = (
         "from support.standin import Paths, Standin; import product\n"
-        f"libraries = Standin(Paths({str(paths.cudnn)!r}, {str(paths.driver)!r}))\n"
+        f"libraries = Standin(Paths{(*map(str, own_standin),)})\n"
         f"libraries.set_version({VERSION})\n"
         "ov = product.Overrides()\n"
         "ov.set(M=5)\n"

@@ -191,7 +191,7 @@ def test_recordings_are_bounded_when_there_are_more_values_than_places(
 
 
 @pytest.mark.parametrize("launch", RECORDABLE)
-@pytest.mark.parametrize("serve", ["module"], indirect=True)  # Cython code calls it, too
+@pytest.mark.parametrize("served", ["module"])  # Cython code calls it, too
 def test_every_result_is_right(
     product: ModuleType, load: Load, arrays: Make, streams: list[int], ov: Any, launch: str
 ) -> None:

@@ -6,13 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from support.launch_recording import Moving, call_times, counts, launched
-from support.standin import CAPTURE_GLOBAL, CAPTURE_RELAXED, CAPTURE_THREAD_LOCAL, Standin, build
+from support.standin import CAPTURE_GLOBAL, CAPTURE_RELAXED, CAPTURE_THREAD_LOCAL, Paths, Standin
 
 from runtime.test_captures import capturing_elsewhere
 from runtime.test_missing import hide
@@ -104,7 +103,7 @@ print(thd.launch_stats()["refused"], thd.launch_stats()["reason"], libraries.liv
 """
 
 
-def run_program(builds: Any, paths: Any, policy: str | None) -> subprocess.CompletedProcess[str]:
+def run_program(builds: Any, paths: Paths, policy: str | None) -> subprocess.CompletedProcess[str]:
     builds.path("thd")
     environment = dict(os.environ)
     environment.pop("CUDNN_BINDGEN_LAUNCH", None)
@@ -123,16 +122,18 @@ def run_program(builds: Any, paths: Any, policy: str | None) -> subprocess.Compl
     ("policy", "recorded_from"), [(None, 4), ("", 4), ("auto", 4), ("record", 2), ("direct", 6)]
 )
 def test_the_environment_chooses(
-    builds: Any, tmp_path: Path, policy: str | None, recorded_from: int
+    builds: Any, standin_paths: Paths, policy: str | None, recorded_from: int
 ) -> None:
-    done = run_program(builds, build(tmp_path), policy)
+    done = run_program(builds, standin_paths, policy)
     paths = ["record" if number >= recorded_from else "direct" for number in range(1, 6)]
     assert done.stdout.split() == [*paths, "0", "0"], done.stderr
 
 
 @pytest.mark.parametrize("wrong", ["on", "Record", "0"])
-def test_a_wrong_environment_is_an_error_at_import(builds: Any, tmp_path: Path, wrong: str) -> None:
-    done = run_program(builds, build(tmp_path), wrong)
+def test_a_wrong_environment_is_an_error_at_import(
+    builds: Any, standin_paths: Paths, wrong: str
+) -> None:
+    done = run_program(builds, standin_paths, wrong)
     message = f"CUDNN_BINDGEN_LAUNCH: expected one of auto, direct, record, got '{wrong}'"
     assert done.stderr.splitlines()[-1].endswith(f"OperandError: {message}")
     assert done.stdout == ""
@@ -141,10 +142,9 @@ def test_a_wrong_environment_is_an_error_at_import(builds: Any, tmp_path: Path, 
 @pytest.mark.parametrize(
     "function", ["cuGraphAddDependencies_v2", "cuKernelGetParamInfo", "cuGraphLaunch"]
 )
-def test_a_driver_without_what_records_need(builds: Any, tmp_path: Path, function: str) -> None:
-    paths = build(tmp_path)
-    hide(paths.driver, function)
-    done = run_program(builds, paths, "record")
+def test_a_driver_without_what_records_need(builds: Any, own_standin: Paths, function: str) -> None:
+    hide(own_standin.driver, function)
+    done = run_program(builds, own_standin, "record")
     expected = f"{'direct ' * 5}1 the driver has no {function} 0"
     assert done.stdout.strip() == expected, done.stderr
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from support.families import FAMILIES
 from support.plan_sets import THERE, Makers, fields, made_for, other_device
-from support.standin import Standin, build
+from support.standin import Paths, Standin
 
 from cudnn_bindgen.runtime import errors
 from cudnn_bindgen.runtime.errors import (
@@ -385,13 +385,12 @@ print(thd.workspace_size(), len(seen))
 """
 
 
-def test_while_cudnn_is_looked_for(builds: Any, tmp_path: Any) -> None:
+def test_while_cudnn_is_looked_for(builds: Any, standin_paths: Paths) -> None:
     """A signal handler that calls a module while another call looks for the libraries."""
-    build(tmp_path)
     builds.path("thd")
     environment = os.environ | {
         "PYTHONPATH": str(builds.directory),
-        "LD_LIBRARY_PATH": str(tmp_path),
+        "LD_LIBRARY_PATH": str(standin_paths.cudnn.parent),
     }
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=60

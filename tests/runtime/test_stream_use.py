@@ -19,6 +19,11 @@ Place = Callable[..., Any]
 NAME = "thd"
 
 
+@pytest.fixture
+def served() -> str:
+    return "loaded"
+
+
 @pytest.fixture(params=LEAVING)
 def leaving(request: pytest.FixtureRequest, load_launch: Any, place: Place) -> tuple[Any, Any]:
     """A module whose plan leaves its stream, and operands."""

@@ -13,12 +13,20 @@ import pytest
 
 pytest.importorskip("mypy")
 
+MODULES = ("empty", "grid", "norm", "product", "product_bare", "rows", "scalars")
+# What Cython adds to each module: its table of C functions, its doctests.
+ADDED = ("__pyx_capi__", "__test__")
+# Methods of the Binding, which serves all graphs: families have keys, others take overrides.
+KEYED = ("launch_nodes", "launch_path")
+OVERRIDDEN = ("execute_uids", "set_launch_policy", "workspace_size")
 SCALARS = "1, 2, 3.0, 4.0, 5.0, 6.0"
 
 
 def run_mypy(
     builds: Any, cache: Path, module: str, arguments: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
+    for name in MODULES:
+        builds.path(name)
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=cache,
@@ -33,42 +41,18 @@ def run_mypy(
     )
 
 
-@pytest.mark.parametrize("module", ["scalars", "norm", "empty", "product", "rows", "grid"])
-def test_the_stub_describes_the_module(builds: Any, tmp_path: Path, module: str) -> None:
-    builds.path(module)
+def test_the_stubs_describe_the_modules(builds: Any, tmp_path: Path) -> None:
     allowed = tmp_path / "allowed"
-    # What Cython adds to each module: its table of C functions, its doctests.
-    # Methods of the Binding, which serves all graphs: the stub says more.
-    of_binding = (
-        *("execute_uids", "launch_nodes", "launch_path", "set_launch_policy", "workspace_size"),
+    allowed.write_text(
+        "".join(
+            f"{module}.{name}\n"
+            for module in MODULES
+            for name in (*ADDED, *KEYED, *(() if "product" in module else OVERRIDDEN))
+        )
     )
-    names = ("__pyx_capi__", "__test__", *of_binding)
-    allowed.write_text("".join(f"{module}.{name}\n" for name in names))
-    options = [module, "--concise", "--allowlist", str(allowed), "--ignore-unused-allowlist"]
+    options = [*MODULES, "--concise", "--allowlist", str(allowed), "--ignore-unused-allowlist"]
     done = run_mypy(builds, tmp_path, "mypy.stubtest", options)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def checked(builds: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """mypy's verdict on each call: "" or the error code."""
-    builds.path("scalars")
-    builds.path("norm")
-    builds.path("rows")
-    builds.path("grid")
-    directory = tmp_path_factory.mktemp("mypy")
-    lines = ["import pathlib", "import grid, norm, rows, scalars", *CALLS]
-    (directory / "calls.py").write_text("\n".join(lines) + "\n")
-    options = ["--strict", "--no-error-summary", "--hide-error-context", "calls.py"]
-    done = run_mypy(builds, directory, "mypy", options)
-    assert not done.stderr
-    verdicts = dict.fromkeys(CALLS, "")
-    for line in done.stdout.splitlines():
-        place, _, message = line.partition(": error: ")
-        if message:
-            number = int(place.split(":")[1])
-            verdicts[lines[number - 1]] = message.rpartition("[")[2].rstrip("]")
-    return verdicts
 
 
 CALLS = {
@@ -126,9 +110,45 @@ CALLS = {
     "text = rows.MEMBERS[16].fingerprint": "index",
     "count: int = rows.MEMBERS[(16,)].operands[0].uid": "",
     "grid.MEMBERS = {}": "misc",
+    # Overrides
+    "ov = product.Overrides()": "",
+    "ov.set(M=5, N=6)": "",
+    "ov.set(M=None)": "",
+    "ov.set(Q=5)": "call-arg",
+    "ov.set(5)": "call-arg",
+    "ov.set(M='5')": "arg-type",
+    "ov.set_a(1, 5, 4, stride_m=None)": "",
+    "ov.set_a(b=1, m=5, k=4, stride_m=8)": "",
+    "ov.set_a(1, 5)": "call-arg",
+    "ov.set_d(d0=5, d1=2)": "",
+    "ov.set_alpha(1)": "attr-defined",
+    "ov.override('a', (1, 5, 4), [None, 4, 1])": "",
+    "ov.override(1, [1, 5, 4])": "",
+    "ov.override('a', 5)": "arg-type",
+    "same: bool = ov.copy() == ov": "",
+    "by_value: dict[product.Overrides, int] = {ov: hash(ov)}": "",
+    "product.execute(16, 32, 48, 64, 0.5, overrides=ov)": "",
+    "product.execute(16, 32, 48, 64, 0.5, overrides={'M': 5})": "arg-type",
+    "product.execute_uids({1: 16}, 0, 0, ov)": "",
+    "total: int = product.workspace_size(ov) + product.workspace_size()": "",
+    "product.set_launch_policy('auto', records=8)": "",
+    "product.set_launch_policy('auto', records='8')": "arg-type",
+    "other = product_bare.Overrides()": "",
+    "product.execute(16, 32, 48, 64, 0.5, overrides=other)": "arg-type",
+    "other.set(M=5)": "attr-defined",
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_what_a_type_checker_says(checked: dict[str, str], call: str) -> None:
-    assert checked[call] == CALLS[call]
+def test_what_a_type_checker_says(builds: Any, tmp_path: Path) -> None:
+    """mypy's verdict on each call: "" or the error code."""
+    lines = ["import pathlib", f"import {', '.join(MODULES)}", *CALLS]
+    (tmp_path / "calls.py").write_text("\n".join(lines) + "\n")
+    options = ["--strict", "--no-error-summary", "--hide-error-context", "calls.py"]
+    done = run_mypy(builds, tmp_path, "mypy", options)
+    assert not done.stderr
+    verdicts = dict.fromkeys(CALLS, "")
+    for line in done.stdout.splitlines():
+        place, _, message = line.partition(": error: ")
+        if message:
+            verdicts[lines[int(place.split(":")[1]) - 1]] = message.rpartition("[")[2].rstrip("]")
+    assert verdicts == CALLS

@@ -215,6 +215,7 @@ REJECTED = [
     "product.set_checks('no')",
     "product.set_checks(None)",
 ]
+Verdicts = dict[str, tuple[set[str], set[str]]]
 # What each checker calls an argument or a use that does not fit.
 MYPY = {"arg-type", "assignment", "call-arg", "call-overload", "misc", "type-var"}
 PYRIGHT = {"reportArgumentType", "reportAssignmentType", "reportCallIssue"}
@@ -226,9 +227,7 @@ def typed(call: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def verdicts(
-    builds: Any, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, tuple[set[str], set[str]]]:
+def verdicts(builds: Any, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
     names = ("bare", "grid", "product", "rows", "scalars")
     modules = {f"{name}.pyi": builds.emit(name)[f"{name}.pyi"] for name in names}
     return check_lines(
@@ -241,20 +240,21 @@ def verdicts(
     )
 
 
-@pytest.mark.parametrize("call", ACCEPTED)
-def test_a_right_call_has_a_type(verdicts: dict[str, tuple[set[str], set[str]]], call: str) -> None:
-    assert verdicts[typed(call)] == (set(), set())
+def test_right_calls_have_a_type(verdicts: Verdicts) -> None:
+    right = [typed(call) for call in ACCEPTED]
+    assert {call: verdicts[call] for call in right} == dict.fromkeys(right, (set(), set()))
 
 
-@pytest.mark.parametrize("call", REJECTED)
-def test_a_wrong_call_is_an_error(
-    verdicts: dict[str, tuple[set[str], set[str]]], call: str
-) -> None:
-    by_mypy, by_pyright = verdicts[call]
-    assert by_mypy
-    assert by_mypy <= MYPY
-    assert by_pyright
-    assert by_pyright <= PYRIGHT
+def test_wrong_calls_are_errors(verdicts: Verdicts) -> None:
+    for call in REJECTED:
+        check_rejected(call, *verdicts[call])
+
+
+def check_rejected(call: str, by_mypy: set[str], by_pyright: set[str]) -> None:
+    assert by_mypy, call
+    assert by_mypy <= MYPY, call
+    assert by_pyright, call
+    assert by_pyright <= PYRIGHT, call
 
 
 # With the annotations of what is installed, which change.
@@ -283,7 +283,8 @@ NOT_TORCH = [
 ]
 
 
-def test_pytorch_and_numpy_fit(builds: Any, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_pytorch_and_numpy_fit(builds: Any, mypy_cache: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("numpy")
     right = [f"assert_type({call}, {result})" for call, result in (TORCH | NUMPY).items()]
@@ -307,11 +308,8 @@ array: Array
             "from typing_extensions import assert_type",
         ],
         [*right, *NOT_TORCH],
+        cache=mypy_cache,
     )
     assert {line: verdicts[line] for line in right} == {line: (set(), set()) for line in right}
     for line in NOT_TORCH:
-        by_mypy, by_pyright = verdicts[line]
-        assert by_mypy, line
-        assert by_pyright, line
-        assert by_mypy <= MYPY
-        assert by_pyright <= PYRIGHT
+        check_rejected(line, *verdicts[line])

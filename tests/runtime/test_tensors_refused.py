@@ -23,6 +23,11 @@ Load = Callable[[str], ModuleType]
 Wrong = Callable[[DeviceTensor], Any]
 
 
+@pytest.fixture
+def served() -> str:
+    return "loaded"  # in_place and kinds are modules
+
+
 @pytest.fixture(autouse=True)
 def device_zero() -> Iterator[None]:
     yield

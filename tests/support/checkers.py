@@ -24,17 +24,20 @@ def check_lines(
     imports: Sequence[str],
     lines: Sequence[str],
     version: str = "",
+    cache: Path | None = None,
 ) -> dict[str, tuple[set[str], set[str]]]:
     """Return the codes of mypy's and of pyright's errors for each of `lines`.
 
     Nothing else may have any: not `files`, which lie beside them, and not `imports`. `version` is
-    the Python that the checkers assume; the one that runs, if it is empty.
+    the Python that the checkers assume; the one that runs, if it is empty. `cache` is mypy's.
     """
     for name, text in files.items():
         (directory / name).write_text(text)
     (directory / _FILE).write_text("\n".join([*imports, *lines, ""]))
     verdicts: dict[str, tuple[set[str], set[str]]] = {line: (set(), set()) for line in lines}
-    for checker, errors in enumerate((_mypy(directory, version), _pyright(directory, version))):
+    for checker, errors in enumerate(
+        (_mypy(directory, version, cache), _pyright(directory, version))
+    ):
         for file, number, code in errors:
             assert file == _FILE, (file, number, code)
             assert number > len(imports), (imports[number - 1], code)
@@ -42,8 +45,9 @@ def check_lines(
     return verdicts
 
 
-def _mypy(directory: Path, version: str) -> Errors:
-    options = [f"--python-version={version}"] if version else []
+def _mypy(directory: Path, version: str, cache: Path | None) -> Errors:
+    options = [f"--cache-dir={cache or directory / 'cache'}"]
+    options += [f"--python-version={version}"] if version else []
     done = _run(
         directory, "mypy", "--strict", "--no-error-summary", "--hide-error-context", *options, _FILE
     )
@@ -76,7 +80,7 @@ def _run(directory: Path, module: str, *options: str) -> subprocess.CompletedPro
     return subprocess.run(
         [sys.executable, "-m", module, *options],
         cwd=directory,
-        env=os.environ | {"MYPYPATH": str(directory), "MYPY_CACHE_DIR": str(directory / "cache")},
+        env=os.environ | {"MYPYPATH": str(directory)},
         capture_output=True,
         text=True,
     )

@@ -55,7 +55,7 @@ def on_device(tensor: torch.Tensor) -> DeviceTensor:
 
 
 def make_tensor(argument: Argument, seed: int = 0) -> DeviceTensor:
-    """A tensor as the argument is declared, full of reproducible bytes, aligned to 256."""
+    """A tensor as the argument is declared, reproducible bytes at its start, aligned to 256."""
     return strided(argument.dim, argument.stride, DATA_TYPES[argument.data_type], seed)
 
 
@@ -66,8 +66,9 @@ def strided(
     reach = sum((extent - 1) * step for extent, step in zip(dim, stride, strict=True) if extent)
     size = max(_LEAST_BYTES, (reach + 1) * data_type.itemsize) + 256
     generator = torch.Generator().manual_seed(seed)
-    memory = torch.randint(0, 100, (size,), dtype=torch.uint8, generator=generator)
+    memory = torch.empty(size, dtype=torch.uint8)
     start = -memory.data_ptr() % 256
+    memory[start : start + _LEAST_BYTES].random_(0, 100, generator=generator)
     usable = memory[start : start + (size - 256) // 16 * 16].view(data_type)
     return on_device(usable.as_strided(dim, stride, usable.storage_offset()))
 

@@ -136,7 +136,7 @@ def check_operators(binding: Binding) -> None:
     except EmitError as error:
         check_refusal(error)
         return
-    [text] = render_torch(operator, None, binding, "fuzz.json").values()
+    [text] = render_torch(operator, (), binding, "fuzz.json").values()
     assert text.isascii()
     assert text.splitlines() == text.removesuffix("\n").split("\n")
     ast.parse(text)

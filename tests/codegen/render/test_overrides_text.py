@@ -1,14 +1,12 @@
-"""What is emitted for a graph that takes overrides: its text, its stub, its declarations."""
+"""What is emitted for a graph that takes overrides: its text and its declarations."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from runtime.test_stubs import run_mypy
 from support.cython_tree import parse, shape
 from support.documents import READABLE, bind_document, document, node, tensor
 from support.overriding import SYMBOLS, product_plan
@@ -130,67 +128,3 @@ def test_real_graphs_offer_setters(path: Path) -> None:
     code = render(binding, "module", path.name)["module.pyx"]
     for shape_ in binding.overrides.shapes:
         assert f"def set_{shape_.name}(" in code
-
-
-# The stub
-
-
-@pytest.mark.parametrize("module", ["product", "product_bare"])
-def test_the_stub_describes_the_module(builds: Any, tmp_path: Path, module: str) -> None:
-    pytest.importorskip("mypy")
-    builds.path(module)
-    allowed = tmp_path / "allowed"
-    # What Cython adds to each module and each class.
-    added = ["__pyx_capi__", "__test__", *(f"Overrides.__{name}__" for name in ADDED)]
-    added += ["launch_nodes", "launch_path"]  # of the Binding, which may be a family's
-    allowed.write_text("".join(f"{module}.{name}\n" for name in added))
-    options = [module, "--concise", "--allowlist", str(allowed), "--ignore-unused-allowlist"]
-    done = run_mypy(builds, tmp_path, "mypy.stubtest", options)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-ADDED = ("reduce_cython", "setstate_cython", "pyx_vtable")
-
-CALLS = {
-    "ov = product.Overrides()": "",
-    "ov.set(M=5, N=6)": "",
-    "ov.set(M=None)": "",
-    "ov.set(Q=5)": "call-arg",
-    "ov.set(5)": "call-arg",
-    "ov.set(M='5')": "arg-type",
-    "ov.set_a(1, 5, 4, stride_m=None)": "",
-    "ov.set_a(b=1, m=5, k=4, stride_m=8)": "",
-    "ov.set_a(1, 5)": "call-arg",
-    "ov.set_d(d0=5, d1=2)": "",
-    "ov.set_alpha(1)": "attr-defined",
-    "ov.override('a', (1, 5, 4), [None, 4, 1])": "",
-    "ov.override(1, [1, 5, 4])": "",
-    "ov.override('a', 5)": "arg-type",
-    "same: bool = ov.copy() == ov": "",
-    "by_value: dict[product.Overrides, int] = {ov: hash(ov)}": "",
-    "product.execute(16, 32, 48, 64, 0.5, overrides=ov)": "",
-    "product.execute(16, 32, 48, 64, 0.5, overrides={'M': 5})": "arg-type",
-    "product.execute_uids({1: 16}, 0, 0, ov)": "",
-    "size: int = product.workspace_size(ov) + product.workspace_size()": "",
-    "product.set_launch_policy('auto', records=8)": "",
-    "product.set_launch_policy('auto', records='8')": "arg-type",
-    "other = product_bare.Overrides()": "",
-    "product.execute(16, 32, 48, 64, 0.5, overrides=other)": "arg-type",
-    "other.set(M=5)": "attr-defined",
-}
-
-
-def test_what_a_type_checker_says(builds: Any, tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
-    builds.path("product")
-    builds.path("product_bare")
-    lines = ["import product", "import product_bare", *CALLS]
-    (tmp_path / "calls.py").write_text("\n".join(lines) + "\n")
-    options = ["--strict", "--no-error-summary", "--hide-error-context", "calls.py"]
-    done = run_mypy(builds, tmp_path, "mypy", options)
-    verdicts = dict.fromkeys(CALLS, "")
-    for line in done.stdout.splitlines():
-        place, _, message = line.partition(": error: ")
-        if message:
-            verdicts[lines[int(place.split(":")[1]) - 1]] = message.rpartition("[")[2].rstrip("]")
-    assert verdicts == CALLS

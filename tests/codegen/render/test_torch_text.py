@@ -278,13 +278,16 @@ def test_real_files_make_plain_text_or_are_refused(path: Path) -> None:
         assert line == line.rstrip()
 
 
-def test_emitted_files_pass_a_type_checker_linters_and_the_formatter(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_emitted_files_pass_a_type_checker_linters_and_the_formatter(
+    mypy_cache: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("torch")
     files = emit_pair("sdpa_causal", "sdpa_backward") | emit_pair("layernorm", "layernorm_backward")
     names = [name for name in files if name.endswith("_torch.py")]
     for name in names:
         (tmp_path / name).write_text(files[name])
-    options = ["--strict", "--cache-dir", "cache", "--no-error-summary"]
+    options = ["--strict", "--cache-dir", str(mypy_cache), "--no-error-summary"]
     ruff = ["ruff", "check", "--no-cache", "--line-length=100", "--select=E,F,I,N,UP,W,B,SIM,RUF"]
     for tool in (
         ["mypy", *options],
