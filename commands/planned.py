@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -21,6 +21,7 @@ from cudnn_bindgen.frontend.planning.deviceless import (
     find_cudnn,
     make_plans,
     own_cudnn,
+    use_cache,
 )
 from cudnn_bindgen.frontend.planning.driver import read_here
 from cudnn_bindgen.frontend.planning.gpus import Gpu, This, describe_gpu, find_gpus
@@ -35,6 +36,7 @@ def plan_for(
     constants: Constants = NOTHING,
     options: PlanOptions = HEURISTICS,
     jobs: int | None = None,
+    make: Callable[..., Mapping[tuple[Path, str], Answer | PlanError]] = make_plans,
 ) -> dict[Path, list[bytes]]:
     """Return the plan files of each GRAPH, one for each GPU and cuDNN.
 
@@ -49,7 +51,7 @@ def plan_for(
     failed = False
     cudnns = [*map(find_cudnn, targets.cudnns)] if targets.cudnns else [own_cudnn()]
     for cudnn in cudnns:
-        for (graph, gpu), answer in make_plans(tasks, cudnn, jobs).items():
+        for (graph, gpu), answer in make(tasks, cudnn, jobs).items():
             if isinstance(answer, Answer):
                 plans[graph].append(answer.plan)
                 lines = [f"{display_name(graph)}: {gpu}: {text}" for text in answer.told]
@@ -67,10 +69,10 @@ def plan_for(
 def planned_files(
     graphs: Sequence[Path], targets: Targets, reading: ReadOptions, jobs: int | None = None
 ) -> dict[Path, bytes]:
-    """Return a bundle of the plans of each GRAPH."""
+    """Return a bundle of the plans of each GRAPH: from the cache where they were made before."""
     return {
         graph: write_bundle([(display_name(graph), plan) for plan in plans])
-        for graph, plans in plan_for(graphs, targets, reading, jobs=jobs).items()
+        for graph, plans in plan_for(graphs, targets, reading, jobs=jobs, make=use_cache).items()
     }
 
 

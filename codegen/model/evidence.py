@@ -138,12 +138,29 @@ def summarize(evidence: dict[str, Any]) -> str:
     if method in _METHODS:
         parts[0] = f"by {method}, {_METHODS[method]}"
     if evidence["properties"]:
-        parts += ["made for a device by its properties, never run"]
+        parts += [f"made {made_for(evidence)}, by its properties"]
     if evidence["gpu"]:
         parts += [evidence["gpu"], f"driver {evidence['driver'] or 'unknown'}"]
     if timing:
         parts += [f"{timing['sets']} sets of {timing['bytes']} bytes, {timing['rounds']} rounds"]
     return "; ".join(parts)
+
+
+def made_for(evidence: dict[str, Any]) -> str:
+    """Say whether the plan ever ran, and on or for what GPU, as far as it is known."""
+    if evidence.get("gpu"):
+        return f"on {evidence['gpu']}"
+    if not evidence.get("properties"):
+        return ""
+    try:
+        device = msgspec.json.decode(evidence["properties"], type=_Device)
+    except (msgspec.DecodeError, RecursionError):
+        return "for another device, never run"
+    return f"for {device.name}, never run"
+
+
+class _Device(msgspec.Struct):
+    name: _Text = msgspec.field(name="deviceName")
 
 
 def as_rows(evidence: dict[str, Any]) -> list[dict[str, Any]]:

@@ -16,7 +16,13 @@ from rich.table import Table
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding
 from cudnn_bindgen.codegen.bind.bundle import first_plan, merge_warnings
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.model.evidence import as_plain, as_rows, read_evidence, summarize
+from cudnn_bindgen.codegen.model.evidence import (
+    as_plain,
+    as_rows,
+    made_for,
+    read_evidence,
+    summarize,
+)
 from cudnn_bindgen.codegen.model.graph import Graph, Node, PlanInfo, dotted
 from cudnn_bindgen.codegen.read.graph import Entry, list_graphs, read_graph
 from cudnn_bindgen.codegen.read.options import ReadOptions
@@ -160,11 +166,6 @@ def explain_lines(refusal: GraphFormatError) -> list[str]:
     return [f"  {title:8} {shorten(text, 300)}" for title, text in rows if text]
 
 
-def as_list(entries: list[Entry]) -> list[dict[str, Any]]:
-    """Return which graphs a file holds as plain data."""
-    return [_entry(index, entry) for index, entry in enumerate(entries, 1)]
-
-
 def _entry(index: int, entry: Entry) -> dict[str, Any]:
     graph, refusal = entry.graph, entry.refusal
     return {
@@ -181,23 +182,20 @@ def show_list(graph: Path, reading: ReadOptions, as_json: bool) -> None:
     """Print which graphs a file holds."""
     file = display_name(graph)
     # The plans of a bundle are of one graph.
-    document = as_list(list_graphs(first_plan(read_source(graph), file), file, reading))
+    found = list_graphs(first_plan(read_source(graph), file), file, reading)
+    entries = [_entry(index, entry) for index, entry in enumerate(found, 1)]
     if as_json:
-        print_json(document)
-    else:
-        print_list(document, "stdin" if is_stdin(graph) else graph.name)
+        print_json(entries)
+        return
+    console = _console()
+    source = "stdin" if is_stdin(graph) else graph.name
+    console.print(f"[bold]{escape(shorten(source, 60))}[/bold]: graphs, by --index")
+    _print(console, "", entries, width=120)
 
 
 def print_json(document: object) -> None:
     """Print plain data on standard output."""
     print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
-
-
-def print_list(document: list[dict[str, Any]], source: str) -> None:
-    """Print `as_list`'s result on standard output; `source` names the file."""
-    console = _console()
-    console.print(f"[bold]{escape(shorten(source, 60))}[/bold]: graphs, by --index")
-    _print(console, "", document, width=120)
 
 
 def print_tables(document: dict[str, Any], source: str) -> None:
@@ -219,7 +217,7 @@ def print_tables(document: dict[str, Any], source: str) -> None:
         _print_plan(console, plans[0])
     else:
         _print(console, "plans, of which each device gets its own", [*map(_plan_row, plans)])
-        console.print("constants and workspace parts of each: --json")
+        console.print("constants, workspace, and how each was made: --json")
 
 
 def _plan_row(plan: dict[str, Any]) -> dict[str, Any]:
@@ -227,9 +225,9 @@ def _plan_row(plan: dict[str, Any]) -> dict[str, Any]:
         "SM": plan["sm"],
         "SM count": plan["sm_count"] or None,
         "cuDNN": dotted(plan["cudnn_version"]),
+        "made": made_for(plan["evidence"] or {}),
         "engine": plan["engine"],
         "bytes": plan["bytes"],
-        "frontend workspace": plan["frontend_workspace_size"],
     }
 
 

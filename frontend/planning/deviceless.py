@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,11 +19,15 @@ from typing import TypeVar
 
 import msgspec
 
+from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.children import Child, EndedError, cores, do_all
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.read.options import ReadOptions
+from cudnn_bindgen.frontend.file_cache import CacheError
 from cudnn_bindgen.frontend.planning.constants import NOTHING, Constants
+from cudnn_bindgen.frontend.planning.frontend import frontend_version
 from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions
+from cudnn_bindgen.frontend.planning.plan_cache import PlanCache, plan_digest
 
 # Longer than any plan took that was seen (9 s for a norm on one core), shorter than a day.
 SECONDS = 300
@@ -110,6 +115,44 @@ def own_cudnn() -> Cudnn | None:
             if (root / place / _LIBRARY).exists():
                 return Cudnn(root / place, _beside(root))
     return None
+
+
+def use_cache(
+    tasks: Mapping[Key, Task], cudnn: Cudnn | None, jobs: int | None = None
+) -> Mapping[Key, Answer | PlanError]:
+    """Do as `make_plans` does, but take from the cache what was made before, byte for byte."""
+    if cudnn is None:  # nobody knows which it will be
+        return make_plans(tasks, cudnn, jobs)
+    cache, names = PlanCache(), {key: _cache_name(task, cudnn) for key, task in tasks.items()}
+    found: dict[Key, Answer | PlanError] = {}
+    for key, name in names.items():
+        with suppress(_AbsentError, CacheError):
+            found[key] = Answer(plan=cache.use(name, _absent, Path.read_bytes))
+    made = make_plans({key: task for key, task in tasks.items() if key not in found}, cudnn, jobs)
+    for key, answer in made.items():
+        # What is odd about a plan is said whenever it is used.
+        if isinstance(answer, Answer) and not answer.told:
+            with suppress(CacheError):
+                cache.use(names[key], partial(bytes, answer.plan), Path.read_bytes)
+    return {key: {**found, **made}[key] for key in tasks}
+
+
+class _AbsentError(Exception):
+    """A plan is not in the cache."""
+
+
+def _absent() -> bytes:
+    raise _AbsentError
+
+
+def _cache_name(task: Task, cudnn: Cudnn) -> str:
+    parts = (
+        msgspec.json.encode(task, order="sorted"),
+        (cudnn.folder / _LIBRARY).read_bytes(),
+        frontend_version().encode(),
+        __version__.encode(),
+    )
+    return plan_digest(b"\0".join(parts))
 
 
 def make_plans(

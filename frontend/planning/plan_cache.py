@@ -50,4 +50,9 @@ def plan_name(
         cudnn_bindgen.__version__,
     ]
     text = msgspec.json.encode(parts, order="sorted")
+    return plan_digest(text)
+
+
+def plan_digest(text: bytes) -> str:
+    """Return the name of a plan that `text` decides."""
     return f"plan_{hashlib.sha256(text).hexdigest()}"

@@ -158,9 +158,9 @@ def test_show_prints_a_row_for_each_plan(here: Path) -> None:
     result = run("show", "s.bundle")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    rows = lines[lines.index("SM SM count cuDNN engine bytes frontend workspace") :]
-    assert rows[2].startswith("90 132 9.19.0 engine 1 KERNEL_CFG=37 SPLIT_K_SLC=-1 67065 0")
-    assert rows[3].startswith("90 132 9.27.0 engine 1 KERNEL_CFG=37 SPLIT_K_SLC=-1 67311 0")
+    rows = lines[lines.index("SM SM count cuDNN made engine bytes") :]
+    assert rows[2].startswith("90 132 9.19.0 engine 1 KERNEL_CFG=37 SPLIT_K_SLC=-1 67065")
+    assert rows[3].startswith("90 132 9.27.0 engine 1 KERNEL_CFG=37 SPLIT_K_SLC=-1 67311")
     assert lines[0].startswith("s.bundle: plan, graph ")
     assert sum(line.startswith("0 1 in_0_ptr") for line in lines) == 1
 

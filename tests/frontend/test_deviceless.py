@@ -60,6 +60,14 @@ def cudnn() -> Cudnn:
     return found
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where `emit` and `build` keep plans."""
+    folder = tmp_path.parent / f"{tmp_path.name}-cache"
+    monkeypatch.setenv("CUDNN_BINDGEN_CACHE", str(folder))
+    return folder / "plans"
+
+
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Put a module in the place of NVIDIA's frontend, in planners too, that runs a text."""
@@ -163,6 +171,23 @@ def test_from_a_structure_to_a_module_for_four_gpus(
     assert (done.exit_code, done.stderr.count("\n")) == (0, 1)
     said = run("show", "one.plan")
     assert "never run" in said.stdout
+
+
+def test_emit_takes_the_same_plan_again(
+    cudnn: Cudnn, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(PLANS / "sdpa_thd.json", "attn.json")
+    arguments = ("emit", "attn.json", "--for", "h100,b200", "-o", "attn.pyx")
+    assert run(*arguments).exit_code == 0
+    text, kept = Path("attn.pyx").read_bytes(), sorted(cache.glob("*.plan"))
+    assert len(kept) == 2
+    # No planner starts: it would say that it cannot.
+    monkeypatch.setattr("cudnn_bindgen.frontend.planning.deviceless.find_stub", lambda: "none")
+    assert run(*arguments).exit_code == 0
+    assert Path("attn.pyx").read_bytes() == text
+    kept[0].write_bytes(b"damaged")
+    assert run(*arguments).exit_code == 2
 
 
 def test_a_plan_in_a_bundle_is_replaced(cudnn: Cudnn) -> None:
