@@ -136,7 +136,14 @@ class PlanMismatchError(BindingError):
     """
 
     def __init__(self, module: str, what: str, plan: str, here: str) -> None:
-        super().__init__(f"{module}: the plan is for {what} {plan}, here is {what} {here}")
+        remedy = ""
+        if what == "cuDNN":
+            version = _dotted(int(plan))
+            remedy = (
+                f": install nvidia-cudnn-cu12 or -cu13 {version}, or plan with this one by "
+                "cudnn-bindgen plan --for GPU --cudnn DIR"
+            )
+        super().__init__(f"{module}: the plan is for {what} {plan}, here is {what} {here}{remedy}")
         self.what = what
         self.plan = plan
         self.here = here
@@ -162,14 +169,20 @@ class PlanMissingError(PlanMismatchError):
         self.plan = "; ".join(dict.fromkeys(_device(*plan) for plan in plans)) or "no device"
         self.here = _device(*here)
         BindingError.__init__(
-            self, f"{module}: there are plans for {self.plan}; here is {self.here}: {remedy}"
+            self,
+            f"{module}: there are plans for {self.plan}; here is {self.here}: {remedy}; "
+            f"cudnn-bindgen plan --for sm_{here[0]}:{here[1]} makes one on any machine",
         )
 
 
 def _device(sm: int, sm_count: int, cudnn_version: int) -> str:
-    major, minor, patch = cudnn_version // 10000, cudnn_version // 100 % 100, cudnn_version % 100
     count = sm_count or "any number of"
-    return f"SM {sm} with {count} multiprocessors under cuDNN {major}.{minor}.{patch}"
+    return f"SM {sm} with {count} multiprocessors under cuDNN {_dotted(cudnn_version)}"
+
+
+def _dotted(cudnn_version: int) -> str:
+    """91900 as 9.19.0."""
+    return f"{cudnn_version // 10000}.{cudnn_version // 100 % 100}.{cudnn_version % 100}"
 
 
 class PlanNotLoadedError(BindingError):

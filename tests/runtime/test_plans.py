@@ -137,7 +137,10 @@ def test_running_on_something_else_than_the_plan_is_for(
     for call in (lambda: module.execute(*operands.arguments), module.load_plan):
         standin.set_version(92700)
         with pytest.raises(
-            PlanMismatchError, match=r"^thd: the plan is for cuDNN 91900, here is cuDNN 92700$"
+            PlanMismatchError,
+            match=r"^thd: the plan is for cuDNN 91900, here is cuDNN 92700: "
+            r"install nvidia-cudnn-cu12 or -cu13 9\.19\.0, "
+            r"or plan with this one by cudnn-bindgen plan --for GPU --cudnn DIR$",
         ) as caught:
             call()
         assert (caught.value.what, caught.value.plan, caught.value.here) == (
