@@ -15,6 +15,7 @@ ROOMS = [Path("src/cudnn_bindgen", room) for room in ("frontend/recording", "run
 CORES = os.cpu_count() or 1
 
 if __name__ == "__main__":  # what translates in parallel may import this file again
+    sources = [source for room in ROOMS for source in room.glob("*.pyx")]
     setup(
         ext_modules=cythonize(
             [
@@ -22,12 +23,12 @@ if __name__ == "__main__":  # what translates in parallel may import this file a
                     ".".join(source.relative_to("src").with_suffix("").parts),
                     [source.as_posix()],
                     language="c++",
-                    include_dirs=[room.as_posix(), (room / "cpp").as_posix()],
-                    depends=[path.as_posix() for path in sorted(room.rglob("*.hpp"))],
+                    include_dirs=[source.parent.as_posix(), (source.parent / "cpp").as_posix()],
+                    depends=[path.as_posix() for path in sorted(source.parent.rglob("*.hpp"))],
                     extra_compile_args=["-std=c++17", *FLAGS],
                 )
-                for room in ROOMS
-                for source in sorted(room.glob("*.pyx"))
+                # The largest first, so that no core ends with one alone.
+                for source in sorted(sources, key=lambda path: (-path.stat().st_size, path))
             ],
             build_dir="build/cython",
             include_path=["src"],
