@@ -22,18 +22,19 @@ if __name__ == "__main__":  # what translates in parallel may import this file a
         extra_compile_args=["-O2", "-g0"],
         extra_link_args=["-Wl,-soname,libcuda.so.1", "-ldl"],
     )
+    sources = [source for room in ROOMS for source in room.glob("*.pyx")]
     modules = cythonize(
         [
             Extension(
                 ".".join(source.relative_to("src").with_suffix("").parts),
                 [source.as_posix()],
                 language="c++",
-                include_dirs=[room.as_posix(), (room / "cpp").as_posix()],
-                depends=[path.as_posix() for path in sorted(room.rglob("*.hpp"))],
+                include_dirs=[source.parent.as_posix(), (source.parent / "cpp").as_posix()],
+                depends=[path.as_posix() for path in sorted(source.parent.rglob("*.hpp"))],
                 extra_compile_args=["-std=c++17", *FLAGS],
             )
-            for room in ROOMS
-            for source in sorted(room.glob("*.pyx"))
+            # The largest first, so that no core ends with one alone.
+            for source in sorted(sources, key=lambda path: (-path.stat().st_size, path))
         ],
         build_dir="build/cython",
         include_path=["src"],

@@ -19,8 +19,8 @@ from cudnn_bindgen.runtime.arguments cimport (
 from cudnn_bindgen.runtime.family cimport member_of_key, register_family
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_overridden, graph_launch_nodes, graph_launch_path,
-    graph_launch_stats, handle_to, is_graph_open, overridden_workspace_size, register_graph,
-    replace_plans, set_graph_policy,
+    graph_launch_stats, handle_to, is_graph_open, overridden_workspace_size, policy_number,
+    register_graph, replace_plans, set_graph_policy,
 )
 from cudnn_bindgen.runtime.overrides cimport (
     override_slot, override_symbols, register_overrides, set_record_capacity, values_of,
@@ -32,7 +32,6 @@ from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_te
 from cudnn_bindgen.module_data import Member, unpack
 from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
 from cudnn_bindgen.runtime.overrides import Overrides
-from cudnn_bindgen.runtime.policy import makes_missing, policy_number
 
 cdef extern from "Python.h":
     bint Py_IsInitialized()
@@ -287,7 +286,7 @@ cdef class Binding:
         `records`, for a graph that takes overrides, is for how many different overrides a stream
         keeps a record; 64 until set.
         """
-        policy_number(policy)  # where either is wrong, neither is set
+        policy_number(policy, "policy")  # where either is wrong, neither is set
         if records is not None:
             if self.family != NULL or not self.keys.names:
                 raise OperandTypeError(
@@ -303,7 +302,7 @@ cdef class Binding:
         is for raises PlanMissingError, or with `on_missing="plan"` gets one that NVIDIA's frontend
         makes there and that is kept on disk.
         """
-        is_made = makes_missing(on_missing)
+        is_made = _makes_missing(on_missing)
         if plan is not None:
             from cudnn_bindgen.codegen.bind.plan_file import read_plans
             plan = _plan_source(plan)
@@ -518,6 +517,13 @@ cdef tuple _arguments_by_uid(object arguments, tuple operands):
         raise OperandError(
             "arguments", f"uids among {', '.join(map(str, uids))}", f"uid {describe(unknown[0])}")
     return tuple(values)
+
+
+cdef bint _makes_missing(object on_missing) except -1:
+    """Whether a plan is made where there is none: what `load_plan` was told."""
+    if not isinstance(on_missing, str) or on_missing not in ("refuse", "plan"):
+        raise OperandError("on_missing", '"refuse" or "plan"', describe(on_missing))
+    return on_missing == "plan"
 
 
 cdef object _plan_source(object plan):

@@ -1,18 +1,27 @@
 # cython: language_level=3, freethreading_compatible=True
-"""A graph's execution plan on a device: chosen from its set, created by the first who asks."""
+"""Which plan of a graph serves a device: chosen from its set, created by the first who asks.
+
+A plan that the set lacks is made by the set's maker, checked and added. Making takes seconds and
+may run any Python code. So whoever waits for it counts itself out of the graph's calls: closing and
+replacing go on meanwhile, and what was made for a set that is gone then is thrown away. Which set
+it was is known by its maker, which stays alive as long as it is needed.
+"""
 from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
-from cudnn_bindgen.runtime.handle cimport Handle
+from cudnn_bindgen.runtime.handle cimport Handle, current_handle
 from cudnn_bindgen.runtime.library cimport (
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH, DriverApi,
-    Failure, check_driver, cudnn_api, driver_api, raise_cudnn,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH,
+    NOT_CAPTURING, CUcontext, CUstream, DriverApi, Failure, capture_state, check_driver, cudnn_api,
+    driver_api, raise_cudnn, relax_capture, restore_capture,
 )
-from cudnn_bindgen.runtime.loaded cimport MAX_DEVICES, LoadedPlan, check_size, has_sum
-from cudnn_bindgen.runtime.plan cimport Plan, create_plan, destroy_plan
-from cudnn_bindgen.runtime.plan_set cimport DeviceKind, PlanSet, find_plan, kind_of, kinds_of
-from cudnn_bindgen.runtime.registered cimport Graph
+from cudnn_bindgen.runtime.plan cimport (
+    MAX_DEVICES, DeviceKind, LoadedPlan, Plan, PlanSet, check_size, create_plan, destroy_plan,
+    find_plan, has_sum, kind_of, kinds_of, load_parts, unload,
+)
+from cudnn_bindgen.runtime.registered cimport Graph, enter_call, leave_call
 
 from cudnn_bindgen.runtime.errors import (
     OperandError, PlanMismatchError, PlanMissingError, PlanNotLoadedError,
@@ -27,12 +36,171 @@ cdef enum:
     OVERRIDES_SINCE = 92100
 
 
-cdef int choose_plan(
+cdef enum NotChosen:
+    NO_PLAN                      # is for the device: `there` is what there are plans for
+    OTHER_KIND                   # the only plan is for `plan`
+    TOO_LARGE                    # workspace: `frontend_size` and cuDNN's `size`
+    BY_CUDNN                     # `failure`; with no call, for want of memory
+
+
+# Why no plan was chosen.
+cdef cppclass Choice:
+    NotChosen why
+    vector[DeviceKind] there
+    DeviceKind plan
+    int64_t frontend_size
+    int64_t size
+    Failure failure
+
+
+cdef int provide_plan(Graph* self, CUstream stream) except -1:
+    """Choose the graph's plan for the current device, or make it, for a call on `stream`.
+
+    Called by a thread that is not inside the graph's plans. Raises what says why there is none,
+    PlanMissingError in a capture, and whatever the maker raises.
+    """
+    cdef DeviceKind kind
+    cdef LoadedPlan* made
+    maker = _choose_or_find_maker(self, stream)
+    if maker is None:
+        return 0
+    with maker.turn():
+        # Another thread may have made it, or the graph been closed, while this one waited.
+        if _choose_or_find_maker(self, stream) is maker:
+            made = _make(self, maker, stream, &kind)
+            _add(self, NULL, maker, made, kind, stream)
+    return 0
+
+
+cdef int choose_first(Graph* self, PlanSet* plans) except -1:
+    """Choose the current device's plan in a set that no call sees yet, or make it."""
+    cdef Handle* handle = current_handle(NULL, self.owner)
+    cdef DeviceKind kind
+    cdef Choice choice
+    cdef LoadedPlan* made
+    cdef int result
+    _find_kind(self, handle, &kind)
+    with nogil:
+        result = _choose_plan(self, plans, handle, kind, &choice)
+    if result == 0:
+        return 0
+    if choice.why != NotChosen.NO_PLAN or plans.maker == NULL:
+        return _refuse_choice(self, kind, &choice)
+    _refuse_in_capture(self, choice.there, kind, NULL)
+    maker = <object>plans.maker
+    made = _make(self, maker, NULL, &kind)
+    return _add(self, plans, maker, made, kind, NULL)
+
+
+cdef object _choose_or_find_maker(Graph* self, CUstream stream):
+    """None if the current device has a plan now, or the graph is closed; else who makes plans."""
+    cdef Handle* handle = current_handle(stream, self.owner)
+    cdef DeviceKind kind
+    cdef Choice choice
+    cdef PlanSet* plans
+    cdef int side, result = 0
+    maker = None
+    _find_kind(self, handle, &kind)
+    side = enter_call(&self.calls)
+    plans = self.plans.load()
+    if plans != NULL and chosen_plan(self, handle) == NULL:
+        with nogil:
+            result = _choose_plan(self, plans, handle, kind, &choice)
+        if result < 0 and plans.maker != NULL:
+            maker = <object>plans.maker
+    leave_call(&self.calls, side)
+    if result == 0:
+        return None
+    if choice.why != NotChosen.NO_PLAN or maker is None:
+        _refuse_choice(self, kind, &choice)
+    _refuse_in_capture(self, choice.there, kind, stream)
+    return maker
+
+
+cdef int _refuse_in_capture(
+    Graph* self, vector[DeviceKind]& there, DeviceKind kind, CUstream stream
+) except -1:
+    if capture_state(driver_api(), stream) == NOT_CAPTURING:
+        return 0
+    return _refuse_missing(
+        self, there, kind,
+        "none is made while a stream is being captured; call load_plan() or the module once on "
+        "this device before the capture")
+
+
+cdef LoadedPlan* _make(
+    Graph* self, object maker, CUstream stream, DeviceKind* kind
+) except NULL:
+    """Return a plan for the current device, which is in no set yet, and the device's kind."""
+    cdef const DriverApi* driver = driver_api()
+    cdef Handle* handle = current_handle(stream, self.owner)
+    cdef CUcontext context = handle.context
+    cdef LoadedPlan* made
+    cdef Failure ignored
+    cdef int mode
+    _find_kind(self, handle, kind)
+    # The frontend creates and destroys what has nothing to do with a capture on another thread.
+    mode = relax_capture(driver)
+    try:
+        parts = maker.make(kind.sm, kind.sm_count, kind.cudnn_version)
+    finally:
+        restore_capture(driver, mode)
+        _make_current(driver, context)
+    module, fingerprint = <tuple>self.owner
+    made = load_parts(module, fingerprint, <tuple>self.operand_data, parts)
+    try:
+        _check_match(self, kind_of(made), kind[0])
+    except BaseException:
+        unload(made, &ignored)
+        raise
+    return made
+
+
+cdef int _make_current(const DriverApi* driver, CUcontext context) except -1:
+    cdef CUcontext now = NULL
+    check_driver("cuCtxGetCurrent", driver.context_get_current(&now))
+    if now != context:
+        check_driver("cuCtxSetCurrent", driver.context_set_current(context))
+    return 0
+
+
+cdef int _add(
+    Graph* self, PlanSet* plans, object maker, LoadedPlan* made, DeviceKind kind, CUstream stream
+) except -1:
+    """Add what was made to `plans`, or with NULL to the graph's set, if that is still the maker's.
+    """
+    cdef Handle* handle
+    cdef Choice choice
+    cdef Failure ignored
+    cdef int side, result = 0
+    cdef bint is_wanted = True
+    try:
+        # Another one than before, if what made the plan released this thread's handles.
+        handle = current_handle(stream, self.owner)
+        side = enter_call(&self.calls)
+        if plans == NULL:
+            plans = self.plans.load()
+            is_wanted = plans != NULL and plans.maker == <void*>maker
+        if is_wanted:
+            with nogil:
+                result = _add_plan(self, plans, made, handle, &choice)
+        leave_call(&self.calls, side)
+        if result < 0:
+            _refuse_choice(self, kind, &choice)
+    except BaseException:
+        unload(made, &ignored)
+        raise
+    if not is_wanted:
+        unload(made, &ignored)
+    return 0
+
+
+cdef int _choose_plan(
     Graph* self, PlanSet* plans, Handle* handle, DeviceKind kind, Choice* choice
 ) noexcept nogil:
     """Choose the set's plan for the handle's device, of this kind, and create it there.
 
-    Returns 0 when `chosen` has it, else -1 and what `choice` says: for `refuse_choice`, when the
+    Returns 0 when `chosen` has it, else -1 and what `choice` says: for `_refuse_choice`, when the
     thread is inside the plans no more.
     """
     cdef LoadedPlan* loaded
@@ -58,12 +226,12 @@ cdef int choose_plan(
     return 0
 
 
-cdef int add_plan(
+cdef int _add_plan(
     Graph* self, PlanSet* plans, LoadedPlan* loaded, Handle* handle, Choice* choice
 ) noexcept nogil:
     """Give the handle's device a plan that the set did not have. What fails adds nothing.
 
-    Returns 0, or -1 as choose_plan does.
+    Returns 0, or -1 as _choose_plan does.
     """
     choice.plan = kind_of(loaded)
     if _create(self, loaded, handle, choice) < 0:
@@ -75,7 +243,7 @@ cdef int add_plan(
     return 0
 
 
-cdef int find_kind(Graph* self, Handle* handle, DeviceKind* kind) except -1 nogil:
+cdef int _find_kind(Graph* self, Handle* handle, DeviceKind* kind) except -1 nogil:
     """Ask what a plan for the handle's device must be for."""
     cdef const DriverApi* driver = driver_api()
     cdef int major = 0, minor = 0
@@ -98,7 +266,7 @@ cdef int find_kind(Graph* self, Handle* handle, DeviceKind* kind) except -1 nogi
         &kind.sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle.device))
 
 
-cdef int check_match(Graph* self, DeviceKind plan, DeviceKind kind) except -1:
+cdef int _check_match(Graph* self, DeviceKind plan, DeviceKind kind) except -1:
     """Compare what a plan was built with to what is here, before cuDNN does so less clearly."""
     module = (<tuple>self.owner)[0]
     if kind.cudnn_version != plan.cudnn_version:
@@ -108,14 +276,14 @@ cdef int check_match(Graph* self, DeviceKind plan, DeviceKind kind) except -1:
     return 0
 
 
-cdef int refuse_choice(Graph* self, DeviceKind kind, Choice* choice) except -1:
-    """Raise what choose_plan or add_plan has found."""
+cdef int _refuse_choice(Graph* self, DeviceKind kind, Choice* choice) except -1:
+    """Raise what _choose_plan or _add_plan has found."""
     if choice.why == NotChosen.NO_PLAN:
-        return refuse_missing(
+        return _refuse_missing(
             self, choice.there, kind,
             'load_plan(on_missing="plan") makes one where nvidia-cudnn-frontend is installed')
     if choice.why == NotChosen.OTHER_KIND:
-        check_match(self, choice.plan, kind)
+        _check_match(self, choice.plan, kind)
     if choice.why == NotChosen.TOO_LARGE:
         return check_size((<tuple>self.owner)[0], choice.frontend_size + <object>choice.size)
     if choice.failure.call == NULL:
@@ -131,7 +299,7 @@ cdef int refuse_choice(Graph* self, DeviceKind kind, Choice* choice) except -1:
     return raise_cudnn(choice.failure.call, choice.failure.status, self.owner)
 
 
-cdef int refuse_missing(
+cdef int _refuse_missing(
     Graph* self, vector[DeviceKind]& there, DeviceKind kind, str remedy
 ) except -1:
     """Raise that no plan is for `kind`, and which there are."""

@@ -3,22 +3,34 @@
 
 What a call cannot say to the binding it says to the frontend's own graph: docs/accelerate.md.
 """
+import ctypes
+import struct
+
 from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_New
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libcpp.vector cimport vector
 
+from cudnn_bindgen.runtime.arguments cimport address
 from cudnn_bindgen.runtime.binding cimport Binding
-from cudnn_bindgen.runtime.frontend_buffers cimport buffer_address, scalar_value
+from cudnn_bindgen.runtime.dlpack cimport (
+    DL_CPU, DL_CUDA_HOST, DL_FLOAT, DL_INT, DLPackExchangeAPI, DLTensor,
+)
+from cudnn_bindgen.runtime.exchange cimport exchange_api, read_other
 
 from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
+from cudnn_bindgen.runtime.tensor_types import SCALAR_BYTES
 
 cdef extern from "Python.h":
     ctypedef struct PyTupleObject:
         PyObject** ob_item
     object PyBytes_FromStringAndSize(const char*, Py_ssize_t)
+    object PyLong_FromVoidPtr(void*)
+    void _clear_error "PyErr_Clear"() noexcept
+
+_SCALAR_FORMATS = {"DOUBLE": "=d", "FLOAT": "=f", "HALF": "=e", "INT32": "=i", "INT64": "=q"}
 
 # Distinct overrides that a graph remembers. A serving program has a few hundred.
 MOST_OVERRIDES = 1024
@@ -106,7 +118,7 @@ cdef class FrontendCall:
         if workspace is None:
             workspace = 0
         else:
-            workspace = buffer_address(workspace, "workspace", stream, owned)
+            workspace = _buffer_address(workspace, "workspace", stream, owned)
         self.module.enqueue_items(items, workspace, stream, overrides)
 
     cdef object _stream_of(self, object handle):
@@ -139,9 +151,9 @@ cdef class FrontendCall:
         if slot < 0 or item is None:
             return 0
         if slot >= self._tensors:
-            item = scalar_value(item, self._operands[slot])
+            item = _scalar_value(item, self._operands[slot])
         elif not self._check:
-            item = buffer_address(item, self._arguments[slot], stream, owned)
+            item = _buffer_address(item, self._arguments[slot], stream, owned)
         _set(items, slot, item)
         return 0
 
@@ -239,3 +251,72 @@ cdef int64_t _integer(object number) except? -1:
         return number
     except (TypeError, OverflowError) as error:
         raise OperandTypeError("overrides", "ints of 64 bits", describe(number)) from error
+
+
+cdef object _buffer_address(object item, str argument, object stream, list owned):
+    """The address of a tensor, which is trusted, or an address.
+
+    `owned` takes what must live until the call has returned.
+    """
+    cdef const DLPackExchangeAPI* api
+    cdef DLTensor tensor
+    if PyLong_CheckExact(item):
+        return item
+    api = exchange_api(item)
+    if api != NULL and api.dltensor_from_py_object_no_sync != NULL:
+        if api.dltensor_from_py_object_no_sync(<void*>item, &tensor) == 0:
+            return PyLong_FromVoidPtr(<char*>tensor.data + tensor.byte_offset)
+        _clear_error()  # types that DLPack does not know have an address, too
+    data_ptr = getattr(item, "data_ptr", None)
+    if callable(data_ptr):
+        return data_ptr()
+    read_other(item, argument, address(stream, "stream"), &tensor, owned)
+    return PyLong_FromVoidPtr(<char*>tensor.data + tensor.byte_offset)
+
+
+cdef object _scalar_value(object item, object operand):
+    """The value of a scalar: the host tensor's, or what lies at a host address."""
+    cdef const DLPackExchangeAPI* api
+    cdef DLTensor tensor
+    if PyLong_CheckExact(item):
+        return _scalar_at(item, operand)
+    api = exchange_api(item)
+    if api == NULL or api.dltensor_from_py_object_no_sync == NULL:
+        return item
+    if api.dltensor_from_py_object_no_sync(<void*>item, &tensor) != 0:
+        _clear_error()
+        return item
+    if tensor.device.device_type not in (DL_CPU, DL_CUDA_HOST):
+        raise OperandTypeError(
+            operand.argument, "a number, or a host tensor of one element",
+            "a tensor in device memory")
+    if not _has_one_element(&tensor):
+        return item  # the module says what is wrong with it
+    if tensor.dtype.code == DL_FLOAT and tensor.dtype.bits == 32:
+        return (<float*>(<char*>tensor.data + tensor.byte_offset))[0]
+    if tensor.dtype.code == DL_FLOAT and tensor.dtype.bits == 64:
+        return (<double*>(<char*>tensor.data + tensor.byte_offset))[0]
+    if tensor.dtype.code == DL_INT and tensor.dtype.bits == 32:
+        return (<int32_t*>(<char*>tensor.data + tensor.byte_offset))[0]
+    if tensor.dtype.code == DL_INT and tensor.dtype.bits == 64:
+        return (<int64_t*>(<char*>tensor.data + tensor.byte_offset))[0]
+    return item
+
+
+cdef bint _has_one_element(const DLTensor* tensor) noexcept:
+    cdef int axis
+    for axis in range(tensor.ndim):
+        if tensor.shape[axis] != 1:
+            return False
+    return True
+
+
+cdef object _scalar_at(object where, object operand):
+    """The frontend takes an int for the host address of a scalar, in the scalar's type."""
+    if where == 0:
+        raise OperandError(operand.argument, "the host address of a value", "0")
+    where = <uintptr_t>address(where, operand.argument)
+    data = ctypes.string_at(where, SCALAR_BYTES[operand.data_type])
+    if operand.data_type == "BFLOAT16":
+        return struct.unpack("<f", b"\0\0" + data)[0]
+    return struct.unpack(_SCALAR_FORMATS[operand.data_type], data)[0]

@@ -23,6 +23,7 @@ cdef int replace_plans(void* graph, tuple plans, object make_missing) except -1
 cdef int close_graph(void* graph) except -1
 cdef bint is_graph_open(void* graph) noexcept
 cdef int set_graph_policy(void* graph, object policy) except -1
+cdef int policy_number(object name, str where) except -1
 cdef object graph_launch_path(void* graph)
 cdef dict graph_launch_stats(void* graph)
 cdef list graph_launch_nodes(void* graph)

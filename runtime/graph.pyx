@@ -5,29 +5,34 @@
 variant pack. Calls count themselves in `calls`; what retires plans first takes their set out of
 `plans`, then waits until the calls from before have left: no plan is destroyed under a launch.
 """
+import os
+
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from libc.stdint cimport int64_t, uintptr_t
+from libcpp.string cimport string
+from libcpp.vector cimport vector
 
-from cudnn_bindgen.runtime.calls cimport enter_call, leave_call, wait_for_calls
-from cudnn_bindgen.runtime.described cimport describe_graph
-from cudnn_bindgen.runtime.device_plan cimport chosen_plan, handle_of_call
+from cudnn_bindgen.runtime.device_plan cimport (
+    choose_first, chosen_plan, handle_of_call, provide_plan,
+)
 from cudnn_bindgen.runtime.handle cimport WORKSPACE_ALIGNMENT, Handle, Obstacle, Stop, held_block
-from cudnn_bindgen.runtime.launch cimport check_strides, launch_loaded, needed_size, overcome
+from cudnn_bindgen.runtime.launch cimport (
+    check_strides, describe_loaded, launch_loaded, needed_size, overcome,
+)
 from cudnn_bindgen.runtime.library cimport (
     CAPTURING, NOT_CAPTURING, CUstream, Failure, capture_state, driver_api, is_forked, raise_cudnn,
 )
-from cudnn_bindgen.runtime.loaded cimport LoadedPlan, destroy_unneeded_plans, keep_for_capture
-from cudnn_bindgen.runtime.missing_plan cimport choose_first
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
-from cudnn_bindgen.runtime.plan cimport Plan
-from cudnn_bindgen.runtime.plan_set cimport PlanSet, load_set, unload_set
-from cudnn_bindgen.runtime.record cimport POLICY_RECORD
-from cudnn_bindgen.runtime.registered cimport Graph
-from cudnn_bindgen.runtime.tensor_checks cimport refuse_address
+from cudnn_bindgen.runtime.plan cimport (
+    LoadedPlan, Plan, PlanSet, destroy_unneeded_plans, keep_for_capture, load_set, unload_set,
+)
+from cudnn_bindgen.runtime.record cimport POLICY_RECORD, NodeDescription
+from cudnn_bindgen.runtime.registered cimport Graph, enter_call, leave_call, wait_for_calls
 
 from cudnn_bindgen.module_data import RUNTIME_ABI
-from cudnn_bindgen.runtime.errors import PlanNotLoadedError, RuntimeAbiError
-from cudnn_bindgen.runtime.policy import default_policy, policy_number
+from cudnn_bindgen.runtime.errors import (
+    BindingError, OperandError, PlanNotLoadedError, RuntimeAbiError, describe,
+)
 from cudnn_bindgen.runtime.tensor_types import SCALAR_BYTES, span_of
 
 cdef enum:
@@ -35,6 +40,10 @@ cdef enum:
     OPERAND_PROOF = 16
     WORKSPACE_PROOF = 256
     RECORDS_BY_SCALARS = 4       # records of each stream; graphs with overrides keep more
+
+POLICY_ENVIRONMENT = "CUDNN_BINDGEN_LAUNCH"
+# The numbers of LaunchPolicy in records.hpp.
+POLICIES = {"auto": 0, "direct": 1, "record": 2}
 
 _registered = []                 # keeps alive what graphs point to
 
@@ -79,7 +88,8 @@ cdef void* register_graph(str module, str fingerprint, tuple operands, tuple pla
     outputs = [operand for operand in operands if operand.role == "output"]
     graph.computes_nothing = bool(outputs) and all([0 in output.dim for output in outputs])
     graph.proven.push_back(WORKSPACE_PROOF)
-    graph.policy.store(default_policy())
+    graph.policy.store(policy_number(
+        os.environ.get(POLICY_ENVIRONMENT) or "auto", POLICY_ENVIRONMENT))
     graph.record_capacity.store(RECORDS_BY_SCALARS)
     if plans:
         graph.plans.store(load_set(owner, operands, plans, None))
@@ -186,8 +196,16 @@ cdef bint is_graph_open(void* graph) noexcept:
 
 cdef int set_graph_policy(void* graph, object policy) except -1:
     """Force the launch path: "auto", "direct" or "record"."""
-    (<Graph*>graph).policy.store(policy_number(policy))
+    (<Graph*>graph).policy.store(policy_number(policy, "policy"))
     return 0
+
+
+cdef int policy_number(object name, str where) except -1:
+    """The number of a policy. Raises OperandError where there is none of that name."""
+    # A caller may give anything, also what has no hash.
+    if not isinstance(name, str) or name not in POLICIES:
+        raise OperandError(where, f"one of {', '.join(POLICIES)}", describe(name))
+    return POLICIES[name]
 
 
 cdef object graph_launch_path(void* graph):
@@ -213,8 +231,34 @@ cdef dict graph_launch_stats(void* graph):
 
 
 cdef list graph_launch_nodes(void* graph):
-    """What one call launches on the current device, and which words of it are whose address."""
-    return describe_graph(<Graph*>graph)
+    """What one call launches on the current device, and which words of it are whose address.
+
+    Raises as execute_plan does.
+    """
+    cdef Graph* self = <Graph*>graph
+    cdef vector[NodeDescription] nodes
+    cdef string reason
+    while not _find_nodes(self, handle_of_call(self, NULL), nodes, reason):
+        provide_plan(self, NULL)
+    if not reason.empty():
+        raise BindingError(f"the launch cannot be recorded: {reason.decode()}")
+    names = [operand.argument for operand in <tuple>self.operand_data if operand.role != "scalar"]
+    names.append("workspace_ptr")
+    return [
+        {
+            "kind": node.kind.decode(),
+            "function": node.function.decode(),
+            "grid": tuple(node.grid),
+            "block": tuple(node.block),
+            "shared_bytes": node.shared_bytes,
+            "bytes": node.bytes,
+            "patches": [
+                {"byte": patch.offset, "operand": names[patch.operand], "addend": patch.addend}
+                for patch in node.patches
+            ],
+        }
+        for node in nodes
+    ]
 
 
 cdef int _enter(
@@ -225,11 +269,11 @@ cdef int _enter(
     for slot in range(self.operands):
         if slots[slot] == NULL:
             if not _may_be_null(self, slot, overrides):
-                return refuse_address(self, slot, slots[slot])
+                return _refuse_address(self, slot, slots[slot])
         elif <uintptr_t>slots[slot] & self.mask[slot]:
-            return refuse_address(self, slot, slots[slot])
+            return _refuse_address(self, slot, slots[slot])
     if <uintptr_t>workspace & (WORKSPACE_ALIGNMENT - 1):
-        return refuse_address(self, -1, workspace)
+        return _refuse_address(self, -1, workspace)
     cdef Handle* handle
     cdef Obstacle obstacle
     cdef Stop stop
@@ -246,6 +290,20 @@ cdef int _enter(
             return 0
         with gil:
             overcome(self, stop, &obstacle, overrides, workspace_bytes, stream)
+
+
+cdef int _refuse_address(Graph* graph, int slot, void* address) except -1 nogil:
+    """Raise that an address is null or not aligned: an operand's, or with slot -1 the workspace's.
+    """
+    with gil:
+        got = f"0x{<uintptr_t>address:x}"
+        if slot < 0:
+            raise OperandError("workspace_ptr", f"a multiple of {WORKSPACE_ALIGNMENT}", got)
+        operand = (<tuple>graph.operand_data)[slot]
+        what = f"the address of {operand.name!a} (uid {operand.uid})"
+        if address == NULL:
+            raise OperandError(operand.argument, what, "0")
+        raise OperandError(operand.argument, f"{what}, a multiple of {operand.alignment}", got)
 
 
 cdef inline bint _may_be_null(Graph* self, int slot, OverrideValues* overrides) noexcept nogil:
@@ -296,6 +354,19 @@ cdef Stop _find_size(
             loaded, handle, loaded.by_device[handle.device].load(), overrides, obstacle)
     leave_call(&self.calls, side)
     return stop
+
+
+cdef bint _find_nodes(
+    Graph* self, Handle* handle, vector[NodeDescription]& nodes, string& reason
+) noexcept nogil:
+    """False: no plan is chosen for the device."""
+    cdef int side = enter_call(&self.calls)
+    cdef LoadedPlan* loaded = chosen_plan(self, handle)
+    if loaded != NULL:
+        describe_loaded(
+            self, loaded, handle, loaded.by_device[handle.device].load(), nodes, reason)
+    leave_call(&self.calls, side)
+    return loaded != NULL
 
 
 cdef int _retire(Graph* self, PlanSet* plans) except -1:

@@ -4,9 +4,8 @@ from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.handle cimport Handle, Obstacle, Stop
 from cudnn_bindgen.runtime.library cimport CUstream, Failure
-from cudnn_bindgen.runtime.loaded cimport LoadedPlan
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
-from cudnn_bindgen.runtime.plan cimport Plan
+from cudnn_bindgen.runtime.plan cimport LoadedPlan, Plan
 from cudnn_bindgen.runtime.record cimport NodeDescription
 from cudnn_bindgen.runtime.registered cimport Graph
 

@@ -2,8 +2,8 @@
 """One launch of a loaded plan: through its launch record, or direct.
 
 Also what a plan says to a call's overrides (alignment of strides, the workspace they need), and
-what comes of a call that stopped. Inside the plans no Python code may run (calls.pxd): a call says
-there what it lacks, `overcome` provides it or raises what is wrong, and the call begins again.
+what comes of a call that stopped. Inside the plans no Python code may run (registered.pxd): a call
+says there what it lacks, `overcome` provides it or raises what is wrong, and the call begins again.
 """
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
@@ -12,17 +12,17 @@ from libcpp.atomic cimport atomic
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from cudnn_bindgen.runtime.device_plan cimport provide_plan
 from cudnn_bindgen.runtime.handle cimport Handle, Obstacle, Stop, no_stream, take_block, use_stream
 from cudnn_bindgen.runtime.library cimport (
     CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUDA_SUCCESS, CUDNN_STATUS_SUCCESS, CUstream,
     DriverApi, Failure, check_driver, cudnn_api, driver_api, raise_cudnn,
 )
-from cudnn_bindgen.runtime.loaded cimport (
-    LoadedPlan, check_size, fill_pack, has_sum, prepare_workspace,
-)
-from cudnn_bindgen.runtime.missing_plan cimport provide_plan
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
-from cudnn_bindgen.runtime.plan cimport Plan, ask_workspace_size, launch_plan
+from cudnn_bindgen.runtime.plan cimport (
+    LoadedPlan, Plan, ask_workspace_size, check_size, fill_pack, has_sum, launch_plan,
+    prepare_workspace,
+)
 from cudnn_bindgen.runtime.record cimport (
     LEAVES_STREAM, POLICY_DIRECT, STREAM_UNKNOWN, LaunchCounts, NodeDescription, PlanRecords,
     RecordStore,

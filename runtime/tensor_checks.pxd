@@ -122,4 +122,3 @@ cdef extern from "tensor_checks.hpp" namespace "cudnn_bindgen" nogil:
 cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1
 cdef str operand_name(const TensorCall* call, int slot)
 cdef int refuse_device(const TensorCall* call, int got, int current) except -1
-cdef int refuse_address(Graph* graph, int slot, void* address) except -1 nogil

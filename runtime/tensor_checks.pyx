@@ -1,33 +1,16 @@
 # cython: language_level=3, freethreading_compatible=True, auto_pickle=False
-"""What is wrong with a call's operands → OperandError; tensor_errors.py has the words for tensors.
+"""What is wrong with a call's tensors → OperandError; tensor_errors.py has the words.
 
 For Python: whether a layout of memory is the declared one, by the rule that `run` checks by.
 """
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.dlpack cimport DLTensor
-from cudnn_bindgen.runtime.handle cimport WORKSPACE_ALIGNMENT
 from cudnn_bindgen.runtime.registered cimport Graph
-
-from cudnn_bindgen.runtime.errors import OperandError
 
 KINDS = ("plain", "swapped", "ragged", "paged", "dense")
 """Names of LayoutKind, in its order."""
-
-
-cdef int refuse_address(Graph* graph, int slot, void* address) except -1 nogil:
-    """Raise that an address is null or not aligned: an operand's, or with slot -1 the workspace's.
-    """
-    with gil:
-        got = f"0x{<uintptr_t>address:x}"
-        if slot < 0:
-            raise OperandError("workspace_ptr", f"a multiple of {WORKSPACE_ALIGNMENT}", got)
-        operand = (<tuple>graph.operand_data)[slot]
-        what = f"the address of {operand.name!a} (uid {operand.uid})"
-        if address == NULL:
-            raise OperandError(operand.argument, what, "0")
-        raise OperandError(operand.argument, f"{what}, a multiple of {operand.alignment}", got)
 
 
 cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1:

@@ -21,7 +21,6 @@ from cudnn_bindgen.runtime.exchange cimport (
 )
 from cudnn_bindgen.runtime.graph cimport execute_on_device
 from cudnn_bindgen.runtime.handle cimport WORKSPACE_ALIGNMENT
-from cudnn_bindgen.runtime.members cimport Family, member_of_tensors
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.tensor_checks cimport (
@@ -107,21 +106,23 @@ cdef object run_tensors(
     execute_plan raises.
     """
     return _run(
-        <Graph*>graph, NULL, given, slots, workspace, stream, check, <OverrideValues*>overrides)
+        <Graph*>graph, NULL, NULL, given, slots, workspace, stream, check,
+        <OverrideValues*>overrides)
 
 
-cdef object run_member_tensors(
-    void* family, PyObject** given, void** slots, object workspace, object stream, bint check
+cdef object run_chosen(
+    void* graph, ChooseGraph choose, void* among, PyObject** given, void** slots, object workspace,
+    object stream, bint check
 ):
-    """`run_tensors` of the member of `family` that the operands have the shapes of."""
-    cdef Family* self = <Family*>family
+    """`run_tensors` of what `choose` returns for the call's tensors, which `graph` reads."""
     return _run(
-        <Graph*>self.members.graphs[0], self, given, slots, workspace, stream, check, NULL)
+        <Graph*>graph, choose, among, given, slots, workspace, stream, check, NULL)
 
 
 cdef object _run(
     Graph* self,
-    Family* family,
+    ChooseGraph choose,
+    void* among,
     PyObject** given,
     void** slots,
     object workspace,
@@ -129,7 +130,7 @@ cdef object _run(
     bint check,
     OverrideValues* values,
 ):
-    """Run `self`, or the member of `family`, unless that is NULL, that the tensors are for."""
+    """Run `self`, or what `choose`, unless that is NULL, returns for the tensors."""
     cdef TensorRules* rules = <TensorRules*>self.tensors
     cdef Strided expected[MOST_OPERANDS]
     cdef TensorCall call
@@ -149,8 +150,8 @@ cdef object _run(
     if left:
         owned = []
         _read_others(&call, given, queue, owned)
-    if family != NULL:
-        self = <Graph*>member_of_tensors(family, &call)
+    if choose != NULL:
+        self = <Graph*>choose(among, &call)
         call.rules = rules = <TensorRules*>self.tensors
     if values != NULL:
         _take_shapes(rules, values, expected)
