@@ -54,7 +54,9 @@ def converted(value, number):
 IMPORT = """\
 import importlib, pkgutil, cudnn_bindgen
 for module in pkgutil.walk_packages(cudnn_bindgen.__path__, "cudnn_bindgen."):
-    importlib.import_module(module.name)
+    # A library for the dynamic linker, in the clothes of an extension module.
+    if not module.name.endswith(".driver_stub"):
+        importlib.import_module(module.name)
 print(cudnn_bindgen.__path__[0])
 """
 
@@ -216,9 +218,8 @@ def package_files(copy: Path) -> set[str]:
 
 def extension_files(copy: Path) -> set[str]:
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    rooms = {
-        room: sorted((copy / room).glob("*.pyx")) for room in ("frontend/recording", "runtime")
-    }
+    sources = {"frontend/planning": "*.c", "frontend/recording": "*.pyx", "runtime": "*.pyx"}
+    rooms = {room: sorted((copy / room).glob(pattern)) for room, pattern in sources.items()}
     assert all(rooms.values())
     return {
         f"cudnn_bindgen/{room}/{source.stem}{suffix}"

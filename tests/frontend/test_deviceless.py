@@ -298,7 +298,6 @@ def test_a_cudnn_that_does_not_load(fake: Callable[[str], None], tmp_path: Path)
         (["plan", "a.json", "--for", "h100", "--cudnn", "."], "--cudnn: expected one libcudnn"),
         (["plan", "a.json", "--for", "h100", "--autotune"], "--autotune: expected no --for"),
         (["plan", "a.json", "b.json", "-o", "x.plan"], "--output: expected one GRAPH"),
-        (["plan", "a.json", "--for", "this"], "expected a GPU, got no NVIDIA driver"),
         (["emit", "a.json", "--for", "h100", "--check"], "--check: expected no --for"),
         (["build", "none.json", "--for", "h100", "-d", "."], "none.json: No such file"),
     ],
