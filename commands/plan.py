@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,13 +116,16 @@ def plan(
     if targets.gpus:
         from cudnn_bindgen.commands.planned import plan_for
 
-        for graph, plans in plan_for(graphs, targets, reading, said, options, jobs).items():
+        planned, are_all = plan_for(graphs, targets, reading, said, options, jobs)
+        for graph, plans in planned.items():
             suffix = _PLAN if len(plans) == 1 else _BUNDLE
             target = _target(graph, output, directory, suffix)
             if suffix == _BUNDLE and target.suffix == _PLAN:
                 raise PlanError(f"--output: expected a bundle for several plans, got {target}")
             named = [(display_name(graph), plan) for plan in plans]
             _write(target, write_bundle(named) if target.suffix == _BUNDLE else plans[0])
+        if not are_all:
+            sys.exit(2)
         return
     for graph in graphs:
         target = _target(graph, output, directory, _PLAN)

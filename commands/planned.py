@@ -37,10 +37,10 @@ def plan_for(
     options: PlanOptions = HEURISTICS,
     jobs: int | None = None,
     make: Callable[..., Mapping[tuple[Path, str], Answer | PlanError]] = make_plans,
-) -> dict[Path, list[bytes]]:
-    """Return the plan files of each GRAPH, one for each GPU and cuDNN.
+) -> tuple[dict[Path, list[bytes]], bool]:
+    """Return the plan files of each GRAPH, one for each GPU and cuDNN, and whether all were made.
 
-    All that fail are printed; then the program ends, with status 2.
+    Why a plan was not made is printed, and its GRAPH is left out.
     """
     tasks = {
         (graph, gpu.name): task
@@ -48,7 +48,7 @@ def plan_for(
         for gpu, task in _tasks(graph, _gpus(targets), reading, constants, options)
     }
     plans: dict[Path, list[bytes]] = {graph: [] for graph in graphs}
-    failed = False
+    failed: set[Path] = set()
     cudnns = [*map(find_cudnn, targets.cudnns)] if targets.cudnns else [own_cudnn()]
     for cudnn in cudnns:
         for (graph, gpu), answer in make(tasks, cudnn, jobs).items():
@@ -56,23 +56,27 @@ def plan_for(
                 plans[graph].append(answer.plan)
                 lines = [f"{display_name(graph)}: {gpu}: {text}" for text in answer.told]
             else:
-                failed = True
+                failed.add(graph)
                 answer.problem = f"{gpu}: {answer.problem}"
                 lines = [str(answer)]
             for line in lines:
                 click.echo(printable(line), err=True)
-    if failed:
-        sys.exit(2)
-    return plans
+    return {graph: made for graph, made in plans.items() if graph not in failed}, not failed
 
 
 def planned_files(
     graphs: Sequence[Path], targets: Targets, reading: ReadOptions, jobs: int | None = None
 ) -> dict[Path, bytes]:
-    """Return a bundle of the plans of each GRAPH: from the cache where they were made before."""
+    """Return a bundle of the plans of each GRAPH: from the cache where they were made before.
+
+    If one is not made, the program ends with status 2.
+    """
+    plans, are_all = plan_for(graphs, targets, reading, jobs=jobs, make=use_cache)
+    if not are_all:
+        sys.exit(2)
     return {
-        graph: write_bundle([(display_name(graph), plan) for plan in plans])
-        for graph, plans in plan_for(graphs, targets, reading, jobs=jobs, make=use_cache).items()
+        graph: write_bundle([(display_name(graph), plan) for plan in made])
+        for graph, made in plans.items()
     }
 
 

@@ -173,6 +173,21 @@ def test_from_a_structure_to_a_module_for_four_gpus(
     assert "never run" in said.stdout
 
 
+def test_a_graph_that_fails_does_not_lose_the_others(
+    cudnn: Cudnn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(PLANS / "matmul_bias_relu.json", "good.json")
+    shutil.copy(TESTS / "data" / "structure-v2" / "zero_dim.json", "bad.json")
+    done = run("plan", "bad.json", "good.json", "--for", "h100", "-d", "out")
+    assert done.exit_code == 2
+    assert "bad.json: h100: cuDNN does not take the graph" in done.stderr
+    assert [path.name for path in Path("out").iterdir()] == ["good.plan"]
+    done = run("emit", "bad.json", "--for", "h100")
+    assert done.exit_code == 2
+    assert not list(tmp_path.glob("bad.p*"))
+
+
 def test_emit_takes_the_same_plan_again(
     cudnn: Cudnn, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
