@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,9 +94,6 @@ def main() -> None:
     """Compile what `compile_module` asks for; what compilers print is printed."""
     # As Ctrl-C does to a program in the foreground: setuptools then waits for its compiler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # Now, while whoever started us still emits.
-    import setuptools.command.build_ext  # noqa: F401
-
     environment = describe_environment()
 
     def answer(task: bytes) -> bytes:
@@ -114,9 +112,9 @@ def _try(source: Path, directory: Path, environment: str) -> int:
         _check_commands()
         _compile(source, directory, environment)
     except (CompileError, *refusals) as error:
-        print(error)  # what the compiler said stands above
+        print(error, file=sys.stderr)  # what the compiler said stands above
     except OSError as error:
-        print(f"{error.filename or 'error'}: {error.strerror or error}")
+        print(f"{error.filename or 'error'}: {error.strerror or error}", file=sys.stderr)
     else:
         return 0
     return 1

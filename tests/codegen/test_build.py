@@ -209,6 +209,19 @@ def test_a_folder_that_is_not_utf_8(here: Path) -> None:
     assert extension_path(here / folder, "a").exists()
 
 
+def test_a_folder_that_is_none_and_not_utf_8(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler says so, and compiles the next module."""
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-8:strict")  # as in most locales
+    (here / "a.pyx").write_text("# cython: language_level=3\n")
+    folder = here / os.fsdecode(b"not \xff")
+    folder.touch()
+    with compiling.new_compiler() as compiler:
+        with pytest.raises(compiling.CompileError, match="Not a directory$") as caught:
+            compiling.compile_module(here / "a.pyx", folder, compiler)
+        assert "Traceback" not in str(caught.value)
+        assert compiling.compile_module(here / "a.pyx", here, compiler).exists()
+
+
 @pytest.mark.parametrize(
     ("number", "status", "words", "ignored"),
     [
