@@ -84,7 +84,7 @@ def build(
     else:
         for graph, module in modules.items():
             bound = named(graph, module, reading, overriding, planned)
-            files[str(graph)] = render_all(bound, reading, torch)
+            files[str(graph)] = render_all(bound, reading, torch, targets)
         check_apart(files)
     check_free(files)
     from cudnn_bindgen.codegen.compile import compile_all, foreign_modules

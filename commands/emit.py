@@ -110,7 +110,8 @@ def emit(
     module = module_of(graph, target.stem if target is not None and name is None else name)
     planned = plan_files(graphs, targets, reading)
     if family.name is None:
-        files = render_all(named(graph, module, reading, overriding, planned), reading, torch)
+        bound = named(graph, module, reading, overriding, planned)
+        files = render_all(bound, reading, torch, targets)
     else:
         files = render_files(graphs, family, module, reading, planned)
     if output == "-":

@@ -36,11 +36,15 @@ def named(
     return Named(module, binding, source_name(graph))
 
 
-def render_all(module: Named, reading: ReadOptions, torch: TorchOptions) -> dict[str, str]:
+def render_all(
+    module: Named, reading: ReadOptions, torch: TorchOptions, targets: Targets
+) -> dict[str, str]:
     """Render a module, and its operators of PyTorch with the graphs of their gradients."""
     allowed = ReadOptions(None, reading.allow_newer, reading.strict)
+    planned = plan_files(torch.backward, targets, allowed)
     backwards = [
-        named(graph, module_of(graph, None), allowed, OverrideOptions()) for graph in torch.backward
+        named(graph, module_of(graph, None), allowed, OverrideOptions(), planned)
+        for graph in torch.backward
     ]
     return render_modules(module, backwards, torch.namespace)
 
@@ -49,7 +53,7 @@ def plan_files(
     graphs: Sequence[Path], targets: Targets, reading: ReadOptions, jobs: int | None = None
 ) -> Planned:
     """Make the plans that --for asks for."""
-    if not targets.gpus:
+    if not graphs or not targets.gpus:
         return NOT_PLANNED
     # Not above: it takes a while, and is rarely needed.
     from cudnn_bindgen.commands.planned import planned_files

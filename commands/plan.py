@@ -114,22 +114,42 @@ def plan(
     options = PlanOptions(modes, engine, parse_knobs(knobs or ""), max_workspace, autotune)
     said = parse_constants(constants, arguments)
     if targets.gpus:
-        from cudnn_bindgen.commands.planned import plan_for
+        from cudnn_bindgen.commands.planned import find_targets, plan_for
 
-        planned, are_all = plan_for(graphs, targets, reading, said, options, jobs)
+        gpus, cudnns = find_targets(targets)
+        suffix = _PLAN if len(gpus) * len(cudnns) == 1 else _BUNDLE
+        if suffix == _BUNDLE and output is not None and output.suffix == _PLAN:
+            raise PlanError(f"--output: expected a bundle for several plans, got {output}")
+        files = _targets(graphs, output, directory, suffix)
+        planned, are_all = plan_for(graphs, gpus, cudnns, reading, said, options, jobs)
         for graph, plans in planned.items():
-            suffix = _PLAN if len(plans) == 1 else _BUNDLE
-            target = _target(graph, output, directory, suffix)
-            if suffix == _BUNDLE and target.suffix == _PLAN:
-                raise PlanError(f"--output: expected a bundle for several plans, got {target}")
             named = [(display_name(graph), plan) for plan in plans]
-            _write(target, write_bundle(named) if target.suffix == _BUNDLE else plans[0])
+            is_bundled = files[graph].suffix == _BUNDLE
+            _write(files[graph], write_bundle(named) if is_bundled else plans[0])
         if not are_all:
             sys.exit(2)
         return
-    for graph in graphs:
-        target = _target(graph, output, directory, _PLAN)
+    for graph, target in _targets(graphs, output, directory, _PLAN).items():
         _write(target, _plan_here(graph, target, reading, said, options))
+
+
+def _targets(
+    graphs: Sequence[Path], output: Path | None, directory: Path | None, suffix: str
+) -> dict[Path, Path]:
+    """Return the file to write for each GRAPH.
+
+    Raises
+    ------
+    PlanError
+        Two have one, or a plan would replace its GRAPH.
+    """
+    files: dict[Path, Path] = {}
+    owners: dict[Path, Path] = {}
+    for graph in graphs:
+        files[graph] = file = _target(graph, output, directory, suffix)
+        if owners.setdefault(file, graph) != graph:
+            raise PlanError(f"{file}: expected one GRAPH for it, got {owners[file]} and {graph}")
+    return files
 
 
 def _target(graph: Path, output: Path | None, directory: Path | None, suffix: str) -> Path:

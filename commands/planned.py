@@ -17,21 +17,28 @@ from cudnn_bindgen.commands.errors import warn
 from cudnn_bindgen.frontend.planning.constants import NOTHING, Constants, resolve_constants
 from cudnn_bindgen.frontend.planning.deviceless import (
     Answer,
+    Cudnn,
     Task,
     find_cudnn,
     make_plans,
     own_cudnn,
     use_cache,
 )
-from cudnn_bindgen.frontend.planning.driver import read_here
-from cudnn_bindgen.frontend.planning.gpus import Gpu, This, describe_gpu, find_gpus
+from cudnn_bindgen.frontend.planning.gpus import Gpu, find_gpus
 from cudnn_bindgen.frontend.planning.make_plan import check_rebuildable, read_input
 from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions
 
 
+def find_targets(targets: Targets) -> tuple[Sequence[Gpu], Sequence[Cudnn | None]]:
+    """Return the GPUs that plans are for, and each cuDNN to plan with; None is the system's."""
+    cudnns = [*map(find_cudnn, targets.cudnns)] if targets.cudnns else [own_cudnn()]
+    return find_gpus(targets.gpus), cudnns
+
+
 def plan_for(
     graphs: Sequence[Path],
-    targets: Targets,
+    gpus: Sequence[Gpu],
+    cudnns: Sequence[Cudnn | None],
     reading: ReadOptions,
     constants: Constants = NOTHING,
     options: PlanOptions = HEURISTICS,
@@ -45,11 +52,10 @@ def plan_for(
     tasks = {
         (graph, gpu.name): task
         for graph in graphs
-        for gpu, task in _tasks(graph, _gpus(targets), reading, constants, options)
+        for gpu, task in _tasks(graph, gpus, reading, constants, options)
     }
     plans: dict[Path, list[bytes]] = {graph: [] for graph in graphs}
     failed: set[Path] = set()
-    cudnns = [*map(find_cudnn, targets.cudnns)] if targets.cudnns else [own_cudnn()]
     for cudnn in cudnns:
         for (graph, gpu), answer in make(tasks, cudnn, jobs).items():
             if isinstance(answer, Answer):
@@ -71,21 +77,13 @@ def planned_files(
 
     If one is not made, the program ends with status 2.
     """
-    plans, are_all = plan_for(graphs, targets, reading, jobs=jobs, make=use_cache)
+    plans, are_all = plan_for(graphs, *find_targets(targets), reading, jobs=jobs, make=use_cache)
     if not are_all:
         sys.exit(2)
     return {
         graph: write_bundle([(display_name(graph), plan) for plan in made])
         for graph, made in plans.items()
     }
-
-
-def _gpus(targets: Targets) -> list[Gpu]:
-    found: dict[tuple[int, int], Gpu] = {}
-    for gpu in find_gpus(targets.gpus):
-        one = describe_gpu(gpu.value, read_here()) if isinstance(gpu, This) else gpu
-        found.setdefault((one.sm, one.sm_count), one)
-    return list(found.values())
 
 
 def _tasks(

@@ -6,6 +6,7 @@ stub of the driver in place of libcuda: this process, and a GPU that it may have
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import sys
@@ -36,7 +37,7 @@ _STUB = "cudnn_bindgen.frontend.planning.driver_stub"
 # Says to a planner in which folder its cuDNN is.
 CUDNN = "CUDNN_BINDGEN_PLANNER_CUDNN"
 INSTALL = "pip install 'cudnn-bindgen[plan]' brings one; --cudnn names another"
-_LIBRARY = "libcudnn.so.9"
+LIBRARY = "libcudnn.so.9"
 # Where packages have it, from a folder that holds packages.
 _CUDNN = ("nvidia/cudnn/lib", "nvidia/cudnn_jit/lib")
 # Of cuBLAS, which the full cuDNN looks for before it plans.
@@ -97,12 +98,12 @@ def find_cudnn(directory: Path) -> Cudnn:
         Cudnn(folder, _beside(root))
         for root in roots
         for folder in (root, root / "lib", *(root / place for place in _CUDNN))
-        if (folder / _LIBRARY).exists()
+        if (folder / LIBRARY).exists()
     ]
     if len(found) != 1:
         several = f": {', '.join(str(cudnn.folder) for cudnn in found)}" if found else ""
         raise PlanError(
-            f"--cudnn: expected one {_LIBRARY} in {directory}, got {len(found)}{several}",
+            f"--cudnn: expected one {LIBRARY} in {directory}, got {len(found)}{several}",
             hint="unpack nvidia-cudnn-cu13, or the smaller nvidia-cudnn-jit-cu13, there",
         )
     return found[0]
@@ -112,7 +113,7 @@ def own_cudnn() -> Cudnn | None:
     """Return the cuDNN that is installed beside this package; None for the system's."""
     for root in map(Path, sys.path):
         for place in _CUDNN:
-            if (root / place / _LIBRARY).exists():
+            if (root / place / LIBRARY).exists():
                 return Cudnn(root / place, _beside(root))
     return None
 
@@ -123,7 +124,11 @@ def use_cache(
     """Do as `make_plans` does, but take from the cache what was made before, byte for byte."""
     if cudnn is None:  # nobody knows which it will be
         return make_plans(tasks, cudnn, jobs)
-    cache, names = PlanCache(), {key: _cache_name(task, cudnn) for key, task in tasks.items()}
+    cache, made_by = PlanCache(), _describe_planner(cudnn)
+    names = {
+        key: plan_digest(made_by + msgspec.json.encode(task, order="sorted"))
+        for key, task in tasks.items()
+    }
     found: dict[Key, Answer | PlanError] = {}
     for key, name in names.items():
         with suppress(_AbsentError, CacheError):
@@ -134,7 +139,8 @@ def use_cache(
         if isinstance(answer, Answer) and not answer.told:
             with suppress(CacheError):
                 cache.use(names[key], partial(bytes, answer.plan), Path.read_bytes)
-    return {key: {**found, **made}[key] for key in tasks}
+    found.update(made)
+    return {key: found[key] for key in tasks}
 
 
 class _AbsentError(Exception):
@@ -145,14 +151,12 @@ def _absent() -> bytes:
     raise _AbsentError
 
 
-def _cache_name(task: Task, cudnn: Cudnn) -> str:
-    parts = (
-        msgspec.json.encode(task, order="sorted"),
-        (cudnn.folder / _LIBRARY).read_bytes(),
-        frontend_version().encode(),
-        __version__.encode(),
-    )
-    return plan_digest(b"\0".join(parts))
+def _describe_planner(cudnn: Cudnn) -> bytes:
+    """Return what decides a plan, besides its task."""
+    # The small and the full cuDNN of a version begin with the same library.
+    libraries = [(path.name, path.stat().st_size) for path in cudnn.folder.glob("libcudnn*")]
+    first = hashlib.sha256((cudnn.folder / LIBRARY).read_bytes()).hexdigest()
+    return msgspec.json.encode([sorted(libraries), first, frontend_version(), __version__])
 
 
 def make_plans(
@@ -209,12 +213,12 @@ def _beside(root: Path) -> tuple[Path, ...]:
 def _environment(cudnn: Cudnn | None) -> dict[str, str]:
     stub = find_stub()
     folders = [] if cudnn is None else [cudnn.folder, *cudnn.beside]
-    paths = [*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    paths = [*map(str, folders), *filter(None, [os.environ.get("LDLIBRARY_PATH")])]
     return {
         **os.environ,
         CUDNN: "" if cudnn is None else str(cudnn.folder),
         "LD_PRELOAD": str(stub),
-        "LD_LIBRARY_PATH": ":".join(paths),
+        "LDLIBRARY_PATH": ":".join(paths),
         "CUDNN_FRONTEND_CUDART_LIB_NAME": str(stub),
         # What cuDNN leaves as it was in memory ends up in plans.
         "PYTHONHASHSEED": "0",

@@ -10,10 +10,9 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -25,6 +24,7 @@ from cudnn_bindgen.frontend.planning.device_properties import (
     DeviceProperties,
     read_properties,
 )
+from cudnn_bindgen.frontend.planning.driver import read_here
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -43,13 +43,8 @@ _MOST_SMS = 1000
 _SM = re.compile(r"sm_?(\d{2,3}):(\d{1,4})", re.IGNORECASE)
 
 
-class This(Enum):
-    """Stands for the GPU at hand."""
-
-    THIS = "this"
-
-
-THIS: Final = This.THIS
+# What stands for the GPU at hand.
+_THIS = "this"
 
 Field: TypeAlias = Literal["sm_count", "memory", "clock", "memory_clock", "bus", "l2"]
 
@@ -137,25 +132,26 @@ def describe_gpu(name: str, properties: DeviceProperties) -> Gpu:
     return Gpu(name, properties.sm, properties.multi_processor_count, properties.text)
 
 
-def find_gpus(wanted: Iterable[str]) -> tuple[Gpu | This, ...]:
+def find_gpus(wanted: Iterable[str]) -> tuple[Gpu, ...]:
     """Return what lists such as ``h100,sm_90:114,this,gpu.json`` stand for, in order.
 
     Of GPUs with one SM and number of SMs the first is kept, because each would take the other's
-    plan. `THIS` is kept once.
+    plan.
 
     Raises
     ------
     PlanError
-        A name is not known, a file is none of device properties, or nothing is asked for.
+        A name is not known, a file is none of device properties, there is no GPU for ``this``, or
+        nothing is asked for.
     OSError
         A file cannot be read.
     """
-    found: dict[object, Gpu | This] = {}
+    found: dict[tuple[int, int], Gpu] = {}
     for item in _split(wanted):
         gpu = _find(item)
-        key = gpu if isinstance(gpu, This) else (gpu.sm, gpu.sm_count)
+        key = (gpu.sm, gpu.sm_count)
         first = found.setdefault(key, gpu)
-        if isinstance(gpu, Gpu) and isinstance(first, Gpu) and gpu.name != first.name:
+        if gpu.name != first.name:
             names = dict.fromkeys((*first.merged, gpu.name))
             found[key] = replace(first, merged=tuple(names))
     if not found:
@@ -168,9 +164,9 @@ def _split(wanted: Iterable[str]) -> Iterator[str]:
         yield from filter(None, (item.strip() for item in text.split(",")))
 
 
-def _find(item: str) -> Gpu | This:
-    if item.lower() == THIS.value:
-        return THIS
+def _find(item: str) -> Gpu:
+    if item.lower() == _THIS:
+        return describe_gpu(_THIS, read_here())
     if "/" in item or item.endswith(".json"):
         return describe_gpu(item, read_properties(Path(item)))
     match = _SM.fullmatch(item)

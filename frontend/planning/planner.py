@@ -18,7 +18,7 @@ from cudnn_bindgen.codegen.children import describe_status, serve
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.model.graph import dotted
 from cudnn_bindgen.frontend.planning.device_properties import DeviceProperties
-from cudnn_bindgen.frontend.planning.deviceless import CUDNN, INSTALL, Answer, Task
+from cudnn_bindgen.frontend.planning.deviceless import CUDNN, INSTALL, LIBRARY, Answer, Task
 from cudnn_bindgen.frontend.planning.driver import attributes_of
 from cudnn_bindgen.frontend.planning.frontend import Module, backend_version, load_frontend
 from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input
@@ -57,7 +57,7 @@ def _load_cudnn(frontend: Module) -> None:
     folder, expected = os.environ.get(CUDNN), None
     if folder:
         try:
-            library = ctypes.CDLL(f"{folder}/libcudnn.so.9")
+            library = ctypes.CDLL(f"{folder}/{LIBRARY}")
         except OSError as error:
             raise PlanError(f"cuDNN does not load: {error}", hint=INSTALL) from None
         expected = int(library.cudnnGetVersion())
@@ -125,14 +125,12 @@ def _answer(task: Task, stub: str) -> Answer:
             told.append,
             properties=task.properties,
         )
-    except PlanError as error:
+    except (GraphFormatError, PlanError) as error:
         return _refusal(error)
-    except GraphFormatError as error:
-        return Answer(problem=error.problem, path=error.path, hint=error.hint)
     return Answer(plan=plan, told=tuple(told))
 
 
-def _refusal(error: PlanError) -> Answer:
+def _refusal(error: GraphFormatError | PlanError) -> Answer:
     return Answer(problem=error.problem, path=error.path, hint=error.hint)
 
 

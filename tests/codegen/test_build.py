@@ -216,7 +216,7 @@ def test_a_folder_that_is_none_and_not_utf_8(here: Path, monkeypatch: pytest.Mon
     folder = here / os.fsdecode(b"not \xff")
     folder.touch()
     with compiling.new_compiler() as compiler:
-        with pytest.raises(compiling.CompileError, match="Not a directory$") as caught:
+        with pytest.raises(compiling.CompileError, match=r"Not a directory$") as caught:
             compiling.compile_module(here / "a.pyx", folder, compiler)
         assert "Traceback" not in str(caught.value)
         assert compiling.compile_module(here / "a.pyx", here, compiler).exists()

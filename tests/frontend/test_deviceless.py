@@ -31,7 +31,7 @@ from cudnn_bindgen.frontend.planning.deviceless import (
     make_plans,
     own_cudnn,
 )
-from cudnn_bindgen.frontend.planning.gpus import Gpu, This, device_properties, find_gpus
+from cudnn_bindgen.frontend.planning.gpus import Gpu, device_properties, find_gpus
 from cudnn_bindgen.frontend.planning.options import PlanOptions
 
 PLANS = TESTS / "data" / "plans" / "cudnn-9.19-sm90"
@@ -82,7 +82,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
 
 
 def gpus(*wanted: str) -> list[Gpu]:
-    return [gpu for gpu in find_gpus(wanted) if not isinstance(gpu, This)]
+    return list(find_gpus(wanted))
 
 
 def task(data: bytes = to_json(add_graph()), gpu: str = "h200", seconds: int = 300) -> Task:
@@ -138,8 +138,6 @@ def test_the_same_bytes_but_for_what_cudnn_leaves_in_its_launch_parameters(cudnn
 
 
 def test_what_cudnn_refuses_is_said_of_that_graph_alone(cudnn: Cudnn) -> None:
-    bad = add_graph()
-    bad["tensors"][0]["dim"] = [0]
     tasks = {
         "bad": task((TESTS / "data" / "structure-v2" / "zero_dim.json").read_bytes()),
         "good": task((PLANS / "matmul_bias_relu.json").read_bytes()),
@@ -203,6 +201,35 @@ def test_emit_takes_the_same_plan_again(
     assert Path("attn.pyx").read_bytes() == text
     kept[0].write_bytes(b"damaged")
     assert run(*arguments).exit_code == 2
+
+
+def test_another_cudnn_of_the_same_version_is_asked_anew(
+    fake: Callable[[str], None], tmp_path: Path
+) -> None:
+    """The small package and the full one begin with the same library."""
+    from cudnn_bindgen.frontend.planning.deviceless import _describe_planner
+
+    fake("")
+    for name in ("small", "full"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "libcudnn.so.9").write_text("9.27")
+    small, full = (find_cudnn(tmp_path / name) for name in ("small", "full"))
+    assert _describe_planner(small) == _describe_planner(full)
+    (tmp_path / "full" / "libcudnn_engines_precompiled.so.9").write_text("large")
+    assert _describe_planner(small) != _describe_planner(full)
+
+
+def test_gradients_of_an_operator_are_planned_too(
+    cudnn: Cudnn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("sdpa_causal", "sdpa_backward"):
+        shutil.copy(TESTS / "data" / "frontends" / "1.32.0" / f"{name}.json", tmp_path)
+    arguments = ("--torch", "--backward", "sdpa_backward.json", "--for", "h100")
+    done = run("emit", "sdpa_causal.json", *arguments)
+    assert (done.exit_code, done.output) == (0, "")
+    for name in ("sdpa_causal", "sdpa_backward"):
+        assert "Plan for SM 90, 132" in Path(f"{name}.pyx").read_text()
 
 
 def test_a_plan_in_a_bundle_is_replaced(cudnn: Cudnn) -> None:
@@ -313,6 +340,8 @@ def test_a_cudnn_that_does_not_load(fake: Callable[[str], None], tmp_path: Path)
         (["plan", "a.json", "--for", "h100", "--cudnn", "."], "--cudnn: expected one libcudnn"),
         (["plan", "a.json", "--for", "h100", "--autotune"], "--autotune: expected no --for"),
         (["plan", "a.json", "b.json", "-o", "x.plan"], "--output: expected one GRAPH"),
+        (["plan", "a.json", "--for", FOUR, "-o", "x.plan"], "--output: expected a bundle for"),
+        (["plan", "a.json", "./a.json", "../a.json", "--for", "h100"], "expected one GRAPH for it"),
         (["emit", "a.json", "--for", "h100", "--check"], "--check: expected no --for"),
         (["build", "none.json", "--for", "h100", "-d", "."], "none.json: No such file"),
     ],

@@ -11,8 +11,8 @@ from support.documents import TESTS
 
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.frontend.planning import gpus
+from cudnn_bindgen.frontend.planning.device_properties import read_properties
 from cudnn_bindgen.frontend.planning.gpus import (
-    THIS,
     Field,
     Gpu,
     device_properties,
@@ -25,9 +25,7 @@ TABLE = load_table()
 
 
 def find(*wanted: str) -> list[Gpu]:
-    found = [gpu for gpu in find_gpus(wanted) if gpu is not THIS]
-    assert all(isinstance(gpu, Gpu) for gpu in found)
-    return found  # type: ignore[return-value]
+    return list(find_gpus(wanted))
 
 
 def names(*wanted: str) -> list[str]:
@@ -128,8 +126,12 @@ def test_gpus_that_take_the_same_plan_are_merged() -> None:
     assert gpu.properties == device_properties("h200")
 
 
-def test_this_is_left_to_the_caller() -> None:
-    assert find_gpus(["this,h100,THIS"]) == (THIS, find("h100")[0])
+def test_this_is_the_gpu_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = read_properties(H200)
+    monkeypatch.setattr(gpus, "read_here", lambda: here)
+    [gpu, other] = find("this,b200,THIS,h200")
+    assert (gpu.name, gpu.merged, gpu.properties) == ("this", ("h200",), here.text)
+    assert [other] == find("b200")
 
 
 @pytest.mark.parametrize("spelling", ["sm_90:114", "sm90:114", "SM_90:114"])
