@@ -21,7 +21,7 @@ from cudnn_bindgen.frontend.planning.device_properties import DeviceProperties
 from cudnn_bindgen.frontend.planning.deviceless import CUDNN, INSTALL, LIBRARY, Answer, Task
 from cudnn_bindgen.frontend.planning.driver import attributes_of
 from cudnn_bindgen.frontend.planning.frontend import Module, backend_version, load_frontend
-from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input
+from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_any
 
 # personality(2).
 _SAME_ADDRESSES = 0x0040000
@@ -119,7 +119,7 @@ def _answer(task: Task, stub: str) -> Answer:
     told: list[str] = []
     try:
         plan = make_plan(
-            read_input(task.graph, task.file, task.reading),
+            read_any(task.graph, task.constants, task.file, task.reading),
             task.constants,
             task.options,
             told.append,
