@@ -40,6 +40,8 @@ _DROPOUT = "dropout_"
 _COUNT = "_dropout_n"
 # What stands in a node beside its params.
 _OTHER = frozenset({"name", "compute_data_type", "out_dims", "dropout", "self"})
+# How the frontend and cuDNN want the factors of blocks to lie: without it the node becomes another.
+_BLOCKS, _FACTORS, _LIE = "SDPA_MXFP8", "descale_", "F8_128x4"
 _ENUMS = ("attention_implementation", "diagonal_alignment")
 
 
@@ -126,6 +128,12 @@ class _Replay:
         self.frontend = frontend
         self.graph = graph
         self.tensors: dict[str, Any] = {}
+        self.blocks = {
+            name
+            for node in self.printed.nodes
+            for port, name in node.inputs.items()
+            if node.type.startswith(_BLOCKS) and port.startswith(_FACTORS)
+        }
 
     def build(self) -> None:
         """Make the tensors that no node returns, the nodes, then the ragged offsets."""
@@ -158,6 +166,9 @@ class _Replay:
         }
         if item.data_type is not None:
             options["data_type"] = self._type(item.data_type, member("$.tensors", name))
+        if name in self.blocks:
+            kind = find_member(self.frontend, "tensor_reordering", _LIE, "$.tensors")
+            options["reordering_type"] = kind
         return self.graph.tensor(**options)
 
     def _call(self, node: PrintedNode, path: str) -> None:

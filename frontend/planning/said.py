@@ -1,8 +1,8 @@
 """What the user says of a graph that was printed before it was lowered.
 
-The text leaves much out: the type of intermediate tensors, ragged offsets, which scalars callers pass
-by value. Two graphs that differ in these print alike, and cuDNN computes them differently. So nothing
-of it is guessed: whoever wrote the program says it, with a `--say` for each fact.
+The text leaves much out: the type of intermediate tensors, ragged offsets, which scalars callers
+pass by value. Two graphs that differ in these print alike, and cuDNN computes them differently. So
+nothing of it is guessed: whoever wrote the program says it, with a `--say` for each fact.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ def read_said(printed: PrintedGraph, texts: Sequence[str]) -> Said:
         facts = " ".join(f'{_SAY} "{fact}"' for fact in unsaid)
         raise PlanError(
             "expected all of the graph, got what is printed before it is lowered, which leaves out "
-            f"{len(unsaid)} facts",
-            hint=f"say what the program set: {facts}; docs/planning.md has the words",
+            "some of it",
+            hint=f"tell `cudnn-bindgen plan` what the program set: {facts}; docs/planning.md has "
+            "the words",
         )
     return said
 

@@ -44,8 +44,8 @@ METHODS = {
 _TYPE = "data_type."
 _MEMBER = re.compile(r"[a-z]\w*\.[A-Z]\w*")
 # One that is frozen is printed as Python writes a dict, in a string.
-_VALUE = r"True|False|None|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|<\w+\.\w+: -?\d+>"
-_PAIR = re.compile(rf"'(\w+)': ({_VALUE})(?:, (?!\}})|\}}$)")
+_VALUE = r"True|False|None|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|<\w+\.\w+: -?\d+>|\w+\.\w+"
+_PAIR = re.compile(rf"'(\w+)': ({_VALUE})(?:, (?=')|\}}\Z)")
 _AS_JSON = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -165,16 +165,16 @@ def _unfreeze(node: Any, path: str) -> Any:
     if not isinstance(text, str):
         return node
     params: dict[str, Param] = {}
-    at = 1
-    while text != "{}" and at < len(text):
+    at = 1 if text != "{}" else len(text)
+    while at < len(text) or not text.endswith("}"):
         pair = _PAIR.match(text, at)
-        if text[0] != "{" or pair is None or pair[1] in params:
+        if text[:1] != "{" or pair is None or pair[1] in params:
             raise _not_said(text[at - 1 :], f"{path}.params")
         name, value = pair.groups()
-        is_member = value[0] == "<"
-        params[name] = (
-            value[1:].partition(":")[0] if is_member else json.loads(_AS_JSON.get(value, value))
-        )
+        if value[0] == "<" or _MEMBER.fullmatch(value):
+            params[name] = value.strip("<>").partition(":")[0]
+        else:
+            params[name] = json.loads(_AS_JSON.get(value, value))
         at = pair.end()
     return node | {"params": params}
 
