@@ -23,7 +23,7 @@ from cudnn_bindgen.codegen.model.evidence import (
     read_evidence,
     summarize,
 )
-from cudnn_bindgen.codegen.model.graph import Graph, Node, PlanInfo, dotted
+from cudnn_bindgen.codegen.model.graph import Graph, Node, PlanInfo, under
 from cudnn_bindgen.codegen.read.graph import Entry, list_graphs, read_graph
 from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
@@ -224,7 +224,7 @@ def _plan_row(plan: dict[str, Any]) -> dict[str, Any]:
     return {
         "SM": plan["sm"],
         "SM count": plan["sm_count"] or None,
-        "cuDNN": dotted(plan["cudnn_version"]),
+        "cuDNN": under(plan["cudnn_version"]).removeprefix("cuDNN "),
         "made": made_for(plan["evidence"] or {}),
         "engine": plan["engine"],
         "bytes": plan["bytes"],
@@ -233,7 +233,7 @@ def _plan_row(plan: dict[str, Any]) -> dict[str, Any]:
 
 def _print_plan(console: Console, plan: dict[str, Any]) -> None:
     console.print(
-        f"[bold]plan[/bold]: cuDNN {dotted(plan['cudnn_version'])}, "
+        f"[bold]plan[/bold]: {under(plan['cudnn_version'])}, "
         f"SM {plan['sm']}, {escape(shorten(plan['engine'], 80))}, {plan['bytes']} bytes"
     )
     notes = ", ".join(shorten(note) for note in plan["behavior_notes"])

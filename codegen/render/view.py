@@ -9,7 +9,7 @@ from functools import cached_property
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.bind.binding import Binding
 from cudnn_bindgen.codegen.bind.family import Family
-from cudnn_bindgen.codegen.model.graph import dotted
+from cudnn_bindgen.codegen.model.graph import under
 from cudnn_bindgen.codegen.render.argument import KEY_TYPE, Argument, argument_view
 from cudnn_bindgen.codegen.render.describe import describe_arguments
 from cudnn_bindgen.codegen.render.overrides import Shape, Symbols, override_shapes
@@ -76,7 +76,7 @@ class Module:
         plans = [plan for graph in self.data_.graphs for plan in graph.plans]
         texts = [
             f"Plan for SM {plan.sm}, {plan.sm_count or 'any number of'} multiprocessors, "
-            f"cuDNN {dotted(plan.cudnn_version)}: {shorten(plan.engine, 200)}."
+            f"{under(plan.cudnn_version)}: {shorten(plan.engine, 200)}."
             for plan in plans
         ]
         return texts if len(texts) <= _MOST_PLANS else [f"{len(texts)} plans."]

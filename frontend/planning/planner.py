@@ -22,6 +22,7 @@ from cudnn_bindgen.frontend.planning.deviceless import CUDNN, INSTALL, LIBRARY, 
 from cudnn_bindgen.frontend.planning.driver import attributes_of
 from cudnn_bindgen.frontend.planning.frontend import Module, backend_version, load_frontend
 from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input
+from cudnn_bindgen.frontend.planning.trace import Trace
 
 # personality(2).
 _SAME_ADDRESSES = 0x0040000
@@ -115,7 +116,8 @@ def _in_fork(task: Task, stub: str) -> bytes:
 
 
 def _answer(task: Task, stub: str) -> Answer:
-    _describe(msgspec.json.decode(task.properties, type=DeviceProperties), stub)
+    device = msgspec.json.decode(task.properties, type=DeviceProperties)
+    _describe(device, stub)
     told: list[str] = []
     try:
         plan = make_plan(
@@ -124,6 +126,7 @@ def _answer(task: Task, stub: str) -> Answer:
             task.options,
             told.append,
             properties=task.properties,
+            trace=Trace(stub, device),
         )
     except (GraphFormatError, PlanError) as error:
         return _refusal(error)
