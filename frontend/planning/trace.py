@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from cudnn_bindgen.codegen.errors import PlanError
@@ -93,7 +94,7 @@ class Trace:
             raise PlanError(
                 f"the frontend's own engines need {error.name}", hint=_INSTALL
             ) from None
-        torch.cuda.current_device = lambda: 0
+        _describe(self.device, torch.cuda)
         provider = compiler.runtime.ExternalBinaryModule.load_provider
         compiler.runtime.load_module = lambda path, **_: _Object(
             path, provider, functions, self._stub
@@ -181,6 +182,24 @@ class Trace:
             tuple(_read_attributes(config)),
             tuple(map(ctypes.string_at, places, sizes)),
         )
+
+
+def _describe(device: DeviceProperties, cuda: Any) -> None:
+    """Have PyTorch, which may be a build without CUDA, say that it is this device."""
+    properties = SimpleNamespace(
+        name=device.device_name,
+        major=device.sm // 10,
+        minor=device.sm % 10,
+        multi_processor_count=device.multi_processor_count,
+        total_memory=device.total_global_mem,
+        L2_cache_size=device.l2_cache_size,
+        shared_memory_per_block_optin=device.max_shared_memory_per_block_optin,
+    )
+    cuda.is_available = lambda: True
+    cuda.device_count = lambda: 1
+    cuda.current_device = lambda: 0
+    cuda.get_device_properties = lambda device=None: properties
+    cuda.get_device_capability = lambda device=None: (properties.major, properties.minor)
 
 
 class _Object:
