@@ -28,7 +28,7 @@ from cudnn_bindgen.frontend.planning.frontend import (
 )
 from cudnn_bindgen.frontend.planning.implementation import leave_open, named
 from cudnn_bindgen.frontend.planning.options import PlanOptions
-from cudnn_bindgen.frontend.planning.own_engines import is_own, trace_plan
+from cudnn_bindgen.frontend.planning.own_engines import own_engine, trace_plan
 from cudnn_bindgen.frontend.planning.rebuild import check_dump, rebuild
 from cudnn_bindgen.frontend.planning.structure import Structure
 from cudnn_bindgen.frontend.planning.trace import Trace
@@ -157,13 +157,22 @@ def _take_first(
 ) -> tuple[bytes, Choice]:
     """Build the first plan that builds; it is then the graph's candidate."""
     candidates, only_limit = [], True
+    refusing: dict[int, int] = {}  # engine of the frontend's own → its first plan
     plans = range(graph.get_execution_plan_count()) if trace else own_plans(graph)
     for index in plans:
+        engine = own_engine(graph, index)
+        if engine in refusing:
+            # Compiling takes seconds, and what cannot be traced cannot with other knobs.
+            reason = f"as plan {refusing[engine]}"
+            candidates.append(refused(Candidate(index, "refused"), "refused", reason))
+            continue
         try:
             data, size = _build(graph, index, options, frontend, trace)
         except PlanError as error:
             candidates.append(refused(Candidate(index, "refused"), "refused", error.problem))
             only_limit &= not isinstance(error, RefusedError)
+            if engine is not None:
+                refusing[engine] = index
         else:
             candidates.append(Candidate(index, "taken", workspace=size))
             return data, Choice("heuristics", index, tuple(candidates))
@@ -174,7 +183,7 @@ def _build(
     graph: Graph, index: int, options: PlanOptions, frontend: Module, trace: Trace | None
 ) -> tuple[bytes, int]:
     """Return the plan file of one plan, and its workspace in bytes."""
-    if trace is None or not is_own(graph, index):
+    if trace is None or own_engine(graph, index) is None:
         size = build_at(graph, index, options.max_workspace, frontend)
         return serialize(graph, frontend), size
     trace.prepare()

@@ -17,7 +17,7 @@ from cudnn_bindgen.frontend.planning.frontend import (
     refusals,
 )
 from cudnn_bindgen.frontend.planning.options import PlanOptions
-from cudnn_bindgen.frontend.planning.own_engines import is_own
+from cudnn_bindgen.frontend.planning.own_engines import own_engine
 
 # Of one plan's reason, in evidence; of plans that do not build, how many reasons are told.
 _LONGEST = 300
@@ -41,7 +41,7 @@ def own_plans(graph: Graph) -> Iterator[int]:
     Frontend 1.27 and newer rank plans of their own kernels among them.
     """
     for index in range(graph.get_execution_plan_count()):
-        if not is_own(graph, index):
+        if own_engine(graph, index) is None:
             yield index
 
 

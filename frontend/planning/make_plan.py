@@ -111,6 +111,12 @@ def check_rebuildable(structure: Structure) -> None:
             )
 
 
+def is_of_kernels(plan: bytes) -> bool:
+    """Tell a plan file of kernels from one of cuDNN's."""
+    info = read_graph(plan).plan
+    return info is not None and info.kernels is not None
+
+
 def describe(plan: bytes) -> str:
     """Say in one line for what a plan file was made."""
     info = read_graph(plan).plan

@@ -18,10 +18,12 @@ from cudnn_bindgen.frontend.planning.trace import Trace
 _FIRST = 10_000
 
 
-def is_own(graph: Graph, index: int) -> bool:
-    """Tell whether a plan is of an engine of the frontend's own, not of cuDNN."""
+def own_engine(graph: Graph, index: int) -> int | None:
+    """Return the engine of a plan if it is one of the frontend's own; None for cuDNN's."""
     plans = getattr(graph, "plans", None)  # from frontend 1.27 on
-    return plans is not None and not 0 <= plans[index].engine_id < _FIRST
+    if plans is None or 0 <= plans[index].engine_id < _FIRST:
+        return None
+    return int(plans[index].engine_id)
 
 
 def trace_plan(graph: Graph, index: int, frontend: Module, trace: Trace) -> bytes:

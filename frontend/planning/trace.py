@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.util
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -88,12 +89,10 @@ class Trace:
         PlanError
             What they compile with is not installed.
         """
-        try:
-            compiler, functions, torch = map(importlib.import_module, _PACKAGES)
-        except ImportError as error:
-            raise PlanError(
-                f"the frontend's own engines need {error.name}", hint=_INSTALL
-            ) from None
+        missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+        if missing:
+            raise PlanError(f"the frontend's own engines need {missing[0]}", hint=_INSTALL)
+        compiler, functions, torch = map(importlib.import_module, _PACKAGES)
         _describe(self.device, torch.cuda)
         provider = compiler.runtime.ExternalBinaryModule.load_provider
         compiler.runtime.load_module = lambda path, **_: _Object(
