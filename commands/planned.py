@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from cudnn_bindgen.codegen.bind.bundle import write_bundle
-from cudnn_bindgen.codegen.errors import PlanError
+from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
+from cudnn_bindgen.codegen.read.dialects.python_plan import read_head
 from cudnn_bindgen.codegen.read.dialects.python_plan import recognise as is_python_plan
 from cudnn_bindgen.codegen.read.options import ReadOptions, Targets
 from cudnn_bindgen.codegen.read.source import display_name, read_source
@@ -94,9 +95,16 @@ def trace_python_plan(data: bytes, file: str, reading: ReadOptions) -> bytes:
 
     Raises
     ------
+    GraphFormatError
+        The file is not as the frontend writes it.
     PlanError
         The frontend does not build it, or it cannot be traced.
     """
+    try:
+        read_head(data)
+    except GraphFormatError as error:
+        error.file = file
+        raise
     answer = use_cache({file: Task(graph=data, file=file, reading=reading)}, own_cudnn())[file]
     if isinstance(answer, PlanError):
         raise answer

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-import ubjson
 
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.model.kernel_plan import KEY, KernelPlan, write_kernel_plan
+from cudnn_bindgen.codegen.read.dialects.decode import encode_ubjson
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.frontend.planning.frontend import Graph, Module, dump, refusals
 from cudnn_bindgen.frontend.planning.trace import Trace
@@ -66,4 +66,4 @@ def trace_plan(graph: Graph, index: int, frontend: Module, trace: Trace) -> byte
         "fe_workspace_size": 0,
         KEY: write_kernel_plan(plan),
     }
-    return bytes(ubjson.dumpb(document))
+    return encode_ubjson(document)
