@@ -324,10 +324,16 @@ def test_where_a_cudnn_is_found(tmp_path: Path, place: str) -> None:
     assert find_cudnn(tmp_path) == Cudnn(folder)
 
 
-def test_a_cudnn_that_does_not_load(fake: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_cudnn_that_does_not_load(
+    fake: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake("")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/others")
+    with (tmp_path / "fake" / "cudnn.py").open("a") as file:
+        file.write("print(os.environ['LD_LIBRARY_PATH'])\n")
     (tmp_path / "libcudnn.so.9").write_text("none")
-    said = problem(make_plans({0: task()}, find_cudnn(tmp_path))[0])
+    said = problem(make_plans({0: task()}, Cudnn(tmp_path, (tmp_path / "beside",)))[0])
+    assert f"; {tmp_path}:{tmp_path}/beside:/others" in said
     assert "cuDNN does not load: " in said
     assert "file too short" in said
 
