@@ -362,7 +362,8 @@ cdef class Binding:
 
 
 cdef void* _register(str owner, object graph) except NULL:
-    cdef void* made = register_graph(owner, graph.fingerprint, graph.operands, graph.plans)
+    cdef void* made = register_graph(
+        owner, graph.fingerprint, graph.source, graph.operands, graph.plans)
     register_tensors(made, graph.layouts, graph.shared)
     if graph.overrides is not None:
         shapes, symbols, is_unbounded = graph.overrides
