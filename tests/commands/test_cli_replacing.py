@@ -47,7 +47,8 @@ def refusal(here: Path, *arguments: str) -> str:
     assert (done.exit_code, done.stdout) == (2, "")
     assert contents(here / "out") == before
     [line] = done.stderr.splitlines()
-    return line
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
