@@ -9,7 +9,13 @@ if __name__ == "__main__" and sys.path[0] == os.getcwd():  # noqa: PTH109 - noth
     # That is where python -m looks first: a copy.py that lies there would be executed.
     del sys.path[0]
 
-import click
+try:
+    import click
+except ImportError as error:
+    from cudnn_bindgen.extras import missing
+
+    print(f"error: {missing(error, 'cudnn-bindgen')}", file=sys.stderr)
+    sys.exit(2)
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.commands.group import Group

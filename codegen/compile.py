@@ -26,6 +26,7 @@ from cudnn_bindgen.codegen.children import Child, EndedError, cores, do_all
 from cudnn_bindgen.codegen.errors import CompileError
 from cudnn_bindgen.codegen.output import is_foreign
 from cudnn_bindgen.codegen.text import printable, shorten
+from cudnn_bindgen.extras import INSTALL
 
 # What the C compiler is told unless the environment says otherwise: a module is glue, and compile
 # time counts.
@@ -34,7 +35,6 @@ FLAGS = ("-O1", "-g0")
 # What else of the environment setuptools hands to compiler and linker.
 COMMANDS = ("CC", "LDSHARED")
 PACKAGES = ("cython", "setuptools")
-INSTALL = "pip install 'cudnn-bindgen[build]'"
 ENVIRONMENT = ("ARCHFLAGS", "CFLAGS", "CPPFLAGS", "LDFLAGS", *COMMANDS)
 
 

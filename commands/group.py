@@ -19,6 +19,7 @@ from cudnn_bindgen.codegen.errors import (
 )
 from cudnn_bindgen.codegen.text import did_you_mean, shorten
 from cudnn_bindgen.commands.errors import fail
+from cudnn_bindgen.extras import missing
 
 # What click raises from 8.2 on where there is no command: the help.
 _HELP: type[Exception] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
@@ -89,6 +90,11 @@ def _said_in_a_line() -> Iterator[None]:
         fail(error)
     except BrokenPipeError:
         raise  # click ends quietly when a reader such as `head` has gone
+    except ImportError as error:
+        found = missing(error, "cudnn-bindgen")
+        if found is error:
+            raise
+        fail(found)
     except OSError as error:
         name = f"{os.fsdecode(error.filename)}: " if error.filename else ""
         fail(f"{name}{error.strerror or error}")

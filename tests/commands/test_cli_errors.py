@@ -176,7 +176,7 @@ def test_arguments_of_build(here: Path, arguments: tuple[str, ...], message: str
         (("emit", "good.json", "--na\n"), "expected an option, got --na\\n; did you mean --name"),
         (("emit", "good.json", "--for"), "Option '--for' requires an argument (try --help)"),
         (("show",), "Missing argument 'GRAPH' (try cudnn-bindgen show --help)"),
-        (("shwo",), "expected a command, got shwo; did you mean show? (try cudnn-bindgen --help)"),
+        (("shw",), "expected a command, got shw; did you mean show? (try cudnn-bindgen --help)"),
         (("unknown",), "expected a command, got unknown (try cudnn-bindgen --help)"),
         (("--hlep",), "expected an option, got --hlep; did you mean --help? (try cudnn-bindgen"),
         (("--", "--a\x1b"), "expected a command, got --a\\x1b (try cudnn-bindgen --help)"),
