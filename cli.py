@@ -1,4 +1,4 @@
-"""The command line: which commands there are. Exit 1: not up to date; 2: bad input."""
+"""The command line: which commands there are. Exit 1: not up to date, a problem; 2: bad input."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from cudnn_bindgen.commands.group import Group
 _PLACES = {
     "build": "cudnn_bindgen.commands.build:build",
     "bundle": "cudnn_bindgen.commands.bundle:bundle",
+    "doctor": "cudnn_bindgen.commands.doctor:doctor",
     "emit": "cudnn_bindgen.commands.emit:emit",
     "gpus": "cudnn_bindgen.commands.gpus:gpus",
     "plan": "cudnn_bindgen.commands.plan:plan",

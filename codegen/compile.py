@@ -50,7 +50,7 @@ def describe_toolchain() -> list[str]:
     return [
         str(sysconfig.get_config_var("EXT_SUFFIX")),
         sys.version,
-        *map(_package_version, PACKAGES),
+        *map(package_version, PACKAGES),
         *FLAGS,
         *(f"{name}={value}" for name, value in [*given.items(), *built_with.items()]),
         compiler_version(),
@@ -83,7 +83,7 @@ def compiler_version() -> str:
 def check_tools() -> None:
     """Raise CompileError for a missing Cython, setuptools or C compiler, with the remedy."""
     for package in PACKAGES:
-        if not _package_version(package):
+        if not package_version(package):
             raise CompileError(f"expected {package}, to compile with, got none ({INSTALL})")
     program = compiler_program()
     if program and not shutil.which(program):
@@ -93,7 +93,8 @@ def check_tools() -> None:
         )
 
 
-def _package_version(package: str) -> str:
+def package_version(package: str) -> str:
+    """Return the version of an installed package; empty if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "frontend.planning": {"codegen", "frontend.file_cache", DATA},
     "frontend.recording": {"codegen", "runtime.tensor_checks"},
     "frontend.accelerating": {"codegen", "runtime", DATA},
-    "commands": {"codegen", "frontend", DATA, EXTRAS},
+    "doctor": {"codegen", "frontend", "runtime", EXTRAS},
+    "commands": {"codegen", "doctor", "frontend", DATA, EXTRAS},
 }
 # Library → the only files that import it.
 USERS = {
@@ -41,6 +42,7 @@ USERS = {
     "filelock": {"frontend.file_cache"},
     "platformdirs": {"frontend.file_cache"},
     "rich": {
+        "commands.doctor",
         *("codegen.children", "codegen.render.show"),
         *("frontend.planning.gpu_table", "frontend.planning.progress"),
         "frontend.recording.report",
@@ -48,7 +50,7 @@ USERS = {
     "cudnn": {"frontend.planning.frontend"},
     "torch": {"frontend.planning.cuda", "runtime.torch_autograd", "runtime.torch_operator"},
     "subprocess": {"codegen.children", "codegen.compile", "frontend.recording.program"},
-    "cuda": set(),  # the runtime does when it is called
+    "cuda": {"doctor.probe"},  # and the runtime, when it is called
 }
 
 
