@@ -29,7 +29,7 @@ NO_GPU = """
 int cuInit(unsigned flags) { return 100 + 0 * flags; }
 int cuGetErrorName(int status, const char** name) { *name = "CUDA_ERROR_NO_DEVICE"; return status; }
 """
-FRONTEND = "__version__ = '1.32.0'\nclass pygraph: pass\n"
+FAKE_FRONTEND = "__version__ = '1.32.0'\nclass pygraph: pass\n"
 OLD = "from cudnn_bindgen.runtime.binding import Binding\nBinding('old', 2, b'')\n"
 
 
@@ -57,7 +57,7 @@ class Place:
         self.environment = {"CUDNN_BINDGEN_CACHE": str(folder / "cache")}
         self.paths = [self.libraries]
         (folder / "front").mkdir()
-        self.python("front/cudnn", FRONTEND)
+        self.python("front/cudnn", FAKE_FRONTEND)
         self.libraries.mkdir()
         # Of this machine's own the answers are not known.
         (self.libraries / "libcuda.so.1").write_text("no library")
@@ -217,14 +217,37 @@ ROWS = {
         *("frontend", "problem", "1.23 or newer, got 1.0", "[plan]"),
     ),
 }
-# What is not installed, and the names of its files.
+CYTHON = ("Cython", "[cC]ython-*")
+FRONTEND = ("cudnn", "nvidia_cudnn_frontend-*")
+# The names of files that are not installed, and what doctor says then.
 LACKING = {
-    "Cython": (["Cython", "cython-*"], ("cython", "problem", "not installed", "[build]")),
-    "frontend": (
-        ["cudnn", "nvidia_cudnn_frontend-*"],
-        ("frontend", "warn", "not installed; plan", "[plan]"),
+    "Cython": (CYTHON, ("cython", "problem", "not installed", "[build]")),
+    "frontend": (FRONTEND, ("frontend", "warn", "not installed; plan", "[plan]")),
+    "cuDNN": (("nvidia",), ("cuDNN of calls", "warn", "no cuDNN 9 found", "[cudnn13]")),
+}
+# The same, and a command that needs them; the line that it prints.
+REFUSED = {
+    "build without Cython": (
+        CYTHON,
+        ("build", "-q", "a.json", "-d", "out"),
+        "error: expected cython, to compile with, got none (pip install 'cudnn-bindgen[build]')",
     ),
-    "cuDNN": (["nvidia"], ("cuDNN of calls", "warn", "no cuDNN 9 found", "[cudnn13]")),
+    "--for without the frontend": (
+        FRONTEND,
+        ("emit", "a.json", "--for", "h100"),
+        "error: cannot import nvidia-cudnn-frontend: No module named 'cudnn' "
+        "(pip install 'cudnn-bindgen[plan]' brings it, with a cuDNN to plan with)",
+    ),
+    "show without msgspec": (
+        ("msgspec", "msgspec-*"),
+        ("show", "a.json"),
+        "error: cudnn-bindgen needs msgspec: pip install 'cudnn-bindgen[build]' brings it",
+    ),
+    "help without click": (
+        ("click", "click-*"),
+        ("--help",),
+        "error: cudnn-bindgen needs click: pip install 'cudnn-bindgen[build]' brings it",
+    ),
 }
 
 
@@ -275,10 +298,10 @@ def test_what_is_broken(
     check(examine(*[subject] if isinstance(subject, str) else []), row[1:])
 
 
-@pytest.mark.parametrize("name", LACKING)
-def test_what_is_not_installed(place: Place, name: str) -> None:
-    """Everything of this environment but that, and a Python that looks nowhere else."""
-    hidden, row = LACKING[name]
+def run_without(
+    hidden: Sequence[str], place: Place, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command with all of this environment but that, and nothing from elsewhere."""
     site = place.folder / "site"
     site.mkdir()
     (site / "cudnn_bindgen").symlink_to(Path(cudnn_bindgen.__file__).parent)
@@ -289,16 +312,31 @@ def test_what_is_not_installed(place: Place, name: str) -> None:
     code = (
         "import sys; sys.path[:0] = [sys.argv.pop(1)]; from cudnn_bindgen.cli import main; main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code, site, "doctor", "--json"],
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, site, *arguments],
         env={"PATH": os.environ["PATH"], "HOME": str(place.folder)},
         capture_output=True,
         text=True,
     )
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_what_is_not_installed(place: Place, name: str) -> None:
+    hidden, row = LACKING[name]
+    done = run_without(hidden, place, "doctor", "--json")
     findings = json.loads(done.stdout)["findings"]
     if name == "cuDNN" and any(one["what"] == "cuDNN" for one in findings):
         pytest.skip("this machine has cuDNN elsewhere")
     check(findings, row)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_command_says_what_is_not_installed(place: Place, name: str) -> None:
+    hidden, arguments, line = REFUSED[name]
+    place.put("a.json", to_json(add_graph()))
+    done = run_without(hidden, place, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{line}\n"
 
 
 def test_the_table_can_be_pasted(
