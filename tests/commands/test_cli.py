@@ -27,7 +27,7 @@ from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.render.module import render
 
-COMMANDS = ("emit", "build", "show", "bundle", "plan", "gpus", "record", "report")
+COMMANDS = ("emit", "build", "show", "bundle", "plan", "gpus", "record", "report", "doctor")
 
 
 def run(*arguments: str | Path) -> Result:

@@ -152,7 +152,7 @@ def test_names_that_others_need(here: Path, name: str, what: str) -> None:
 
 
 def requirements(distribution: str) -> Iterator[str]:
-    """Yield what is installed of all that a distribution requires, and that requires."""
+    """Yield what is installed of all that a distribution, or its `build`, requires, and so on."""
     for text in metadata.requires(distribution) or ():
         requirement, _, marker = text.partition(";")
         name = re.split(r"[^\w.-]", requirement.strip(), maxsplit=1)[0]
@@ -160,7 +160,7 @@ def requirements(distribution: str) -> Iterator[str]:
             metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-        if "extra" not in marker:
+        if "extra" not in marker or 'extra == "build"' in marker:
             yield name
             yield from requirements(name)
 
