@@ -338,20 +338,6 @@ def test_a_cudnn_that_does_not_load(
     assert "file too short" in said
 
 
-def test_what_lies_beside_a_cudnn_is_found_by_the_linker(
-    fake: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/before")
-    fake('raise RuntimeError("paths " + os.environ["LD_LIBRARY_PATH"])')
-    cudnn = Cudnn(tmp_path / "cudnn" / "lib", (tmp_path / "cublas" / "lib",))
-    cudnn.folder.mkdir(parents=True)
-    library = cudnn.folder / "libcudnn.so.9"
-    source = b"unsigned long cudnnGetVersion(void) { return 92700; }"
-    subprocess.run(["cc", "-shared", "-xc", "-", "-o", library], input=source, check=True)
-    said = problem(make_plans({0: task()}, cudnn)[0])
-    assert f"paths {cudnn.folder}:{cudnn.beside[0]}:/before" in said
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
