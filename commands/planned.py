@@ -15,7 +15,7 @@ from cudnn_bindgen.codegen.read.dialects.python_plan import recognise as is_pyth
 from cudnn_bindgen.codegen.read.options import ReadOptions, Targets
 from cudnn_bindgen.codegen.read.source import display_name, read_source
 from cudnn_bindgen.codegen.text import printable
-from cudnn_bindgen.commands.errors import warn
+from cudnn_bindgen.commands.errors import complain, warn
 from cudnn_bindgen.frontend.planning.constants import NOTHING, Constants, resolve_constants
 from cudnn_bindgen.frontend.planning.deviceless import (
     Answer,
@@ -64,13 +64,12 @@ def plan_for(
                 # Kernels are the same whichever cuDNN the frontend was planning with.
                 if cudnn is cudnns[0] or not is_of_kernels(answer.plan):
                     plans[graph].append(answer.plan)
-                lines = [f"{display_name(graph)}: {gpu}: {text}" for text in answer.told]
+                for text in answer.told:
+                    click.echo(printable(f"{display_name(graph)}: {gpu}: {text}"), err=True)
             else:
                 failed.add(graph)
                 answer.problem = f"{gpu}: {answer.problem}"
-                lines = [str(answer)]
-            for line in lines:
-                click.echo(printable(line), err=True)
+                complain(answer)
     return {graph: made for graph, made in plans.items() if graph not in failed}, not failed
 
 

@@ -18,7 +18,7 @@ PAGES = sorted(
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # A file of the repository: a folder at its top, and a name with an ending.
 FILE = re.compile(
-    r"`((?:codegen|commands|docs|examples|frontend|runtime|templates|tests|tools)/[\w./-]*\.\w+)`"
+    r"`((?:codegen|commands|docs|doctor|examples|frontend|runtime|templates|tests|tools)/[\w./-]*\.\w+)`"
 )
 TEST = re.compile(r"`(test_\w+)`")
 
