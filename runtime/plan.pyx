@@ -8,8 +8,9 @@ GIL.
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from libcpp.atomic cimport atomic
+from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.handle cimport Handle
@@ -26,7 +27,59 @@ from cudnn_bindgen.runtime.library cimport (
 )
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 
-from cudnn_bindgen.runtime.errors import PlanMismatchError, describe
+from cudnn_bindgen.runtime.record cimport STAYS_ON_STREAM
+
+from cudnn_bindgen.runtime.errors import BindingError, PlanMismatchError, describe
+
+cdef extern from "driver.hpp" namespace "cudnn_bindgen" nogil:
+    cppclass AttributeValue:
+        unsigned char[64] bytes
+
+    cppclass LaunchAttribute:
+        int id
+        AttributeValue value
+
+cdef extern from "kernel_plan.hpp" namespace "cudnn_bindgen" nogil:
+    cppclass Source:
+        int slot
+        int64_t offset
+
+    cppclass PlannedMap:
+        int data_type
+        unsigned int rank
+        uint64_t[5] dims
+        uint64_t[4] strides
+        unsigned int[5] box
+        unsigned int[5] element_strides
+        int[4] modes
+        Source source
+
+    cppclass PlannedKernel:
+        size_t binary
+        string name
+        unsigned int[3] grid
+        unsigned int[3] block
+        unsigned int shared_bytes
+        vector[LaunchAttribute] attributes
+
+    cppclass Failed:
+        const char* call
+        int status
+
+    cppclass LaidOut "cudnn_bindgen::KernelPlan":
+        vector[string] binaries
+        vector[PlannedMap] maps
+        vector[PlannedKernel] kernels
+        int64_t workspace_size
+        void add_parameter(PlannedKernel& kernel, const char* content, size_t size)
+        bint add_word(const PlannedKernel& kernel, size_t parameter, size_t place, Source source)
+        bint add_map(const PlannedKernel& kernel, size_t parameter, size_t place, size_t number)
+
+    Failed load_kernels(
+        const DriverApi& driver, const KernelPlan& plan, int device, vector[void*]& functions)
+    Failed launch_kernels(
+        const DriverApi& driver, const KernelPlan& plan, const vector[void*]& functions,
+        void** slots, const char* workspace, CUstream stream)
 
 cdef extern from "Python.h":
     void increment_reference "Py_INCREF"(object)
@@ -56,6 +109,11 @@ cdef Unneeded _unneeded
 cdef enum:
     COPY = 0
     ZERO = 1
+    # As kernel_plan.hpp has room for.
+    MOST_PARAMETERS = 64
+    MOST_BYTES = 1 << 20
+    # Of a CUlaunchAttributeValue.
+    MOST_VALUE = 64
 
 
 cdef PlanSet* load_set(
@@ -83,20 +141,24 @@ cdef PlanSet* load_set(
 
 
 cdef LoadedPlan* find_plan(const PlanSet* plans, DeviceKind kind) noexcept nogil:
-    """The plan for a kind of device or NULL. One that says no SM count gives way to one that does.
-    """
+    """The plan for a kind of device or NULL: cuDNN's of this SM count, kernels, cuDNN's of any."""
     cdef LoadedPlan* plan
     cdef LoadedPlan* of_any_count = NULL
+    cdef LoadedPlan* of_kernels = NULL
     cdef size_t index
     for index in range(plans.plans.size()):
         plan = plans.plans[index]
-        if plan.sm != kind.sm or plan.cudnn_version != kind.cudnn_version:
+        if plan.sm != kind.sm:
             continue
-        if plan.sm_count == kind.sm_count:
-            return plan
-        if plan.sm_count == 0 and of_any_count == NULL:
-            of_any_count = plan
-    return of_any_count
+        if plan.cudnn_version == 0:
+            if plan.sm_count == kind.sm_count and of_kernels == NULL:
+                of_kernels = plan
+        elif plan.cudnn_version == kind.cudnn_version:
+            if plan.sm_count == kind.sm_count:
+                return plan
+            if plan.sm_count == 0 and of_any_count == NULL:
+                of_any_count = plan
+    return of_kernels if of_kernels != NULL else of_any_count
 
 
 cdef DeviceKind kind_of(const LoadedPlan* plan) noexcept nogil:
@@ -143,6 +205,8 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
             what = f"an alignment of {operand.argument} of"
             raise PlanMismatchError(module, what, str(size), str(operand.alignment))
     check_size(module, parts.workspace_size)
+    if parts.kernels is not None:
+        check_size(module, parts.kernels.workspace_size)
     for _, operation, offset, values in parts.workspace_parts:
         size = 4 * len(values) if operation == COPY else int(values[0]) if operation == ZERO else 0
         if not 0 <= offset <= parts.workspace_size - size:
@@ -152,8 +216,11 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
     loaded = new LoadedPlan()
     loaded.held = new Kept(loaded, _note_unneeded)
     try:
+        if parts.kernels is not None:
+            loaded.kernels = <KernelPlan*>_lay_out_kernels(module, slots, parts.kernels)
         _lay_out(loaded, slots, parts)
     except BaseException:
+        del loaded.kernels
         del loaded.held
         del loaded
         raise
@@ -216,6 +283,94 @@ cdef int _lay_out(LoadedPlan* loaded, dict slots, object parts) except -1:
     text = parts.text
     loaded.text = <void*>text
     increment_reference(text)
+    return 0
+
+
+cdef LaidOut* _lay_out_kernels(str module, dict slots, object kernels) except NULL:
+    """Lay out a module_data.KernelPlan. Raises BindingError if it cannot be what it says."""
+    cdef LaidOut* laid_out = new LaidOut()
+    try:
+        laid_out.workspace_size = kernels.workspace_size
+        for binary in kernels.binaries:
+            laid_out.binaries.push_back(<string><bytes>binary)
+        for number, each in enumerate(kernels.tensor_maps):
+            laid_out.maps.push_back(_as_map(slots, each, f"{module}: tensor map {number}"))
+        for number, each in enumerate(kernels.launches):
+            _add_launch(laid_out, slots, each, f"{module}: launch {number}")
+    except BaseException:
+        del laid_out
+        raise
+    return laid_out
+
+
+cdef PlannedMap _as_map(dict slots, object each, str what) except *:
+    cdef PlannedMap planned
+    cdef int axis, rank = len(each.dims)
+    lengths = len(each.strides) + 1, len(each.box), len(each.element_strides)
+    if not 1 <= rank <= 5 or lengths != (rank, rank, rank):
+        raise BindingError(f"{what}: expected 1 to 5 axes everywhere, got {rank} dims")
+    planned.data_type = each.data_type
+    planned.rank = rank
+    for axis in range(rank):
+        planned.dims[axis] = each.dims[axis]
+        planned.box[axis] = each.box[axis]
+        planned.element_strides[axis] = each.element_strides[axis]
+        if axis:
+            planned.strides[axis - 1] = each.strides[axis - 1]
+    planned.modes[0] = each.interleave
+    planned.modes[1] = each.swizzle
+    planned.modes[2] = each.l2_promotion
+    planned.modes[3] = each.fill
+    planned.source = _as_source(slots, each.source, each.offset, what)
+    return planned
+
+
+cdef Source _as_source(dict slots, object uid, object offset, str what) except *:
+    cdef Source source
+    if uid is not None and uid not in slots:
+        raise BindingError(f"{what}: expected the uid of an operand, got {uid}")
+    source.slot = -1 if uid is None else slots[uid]
+    source.offset = offset
+    return source
+
+
+cdef int _add_launch(LaidOut* laid_out, dict slots, object each, str what) except -1:
+    cdef PlannedKernel kernel
+    cdef LaunchAttribute attribute
+    cdef int axis
+    if not 0 <= each.binary < <object>laid_out.binaries.size():
+        raise BindingError(f"{what}: expected one of the binaries, got number {each.binary}")
+    sizes = [len(content) for content in each.parameters]
+    if len(sizes) > MOST_PARAMETERS or sum(sizes) > MOST_BYTES:
+        raise BindingError(
+            f"{what}: expected at most {MOST_PARAMETERS} parameters of {MOST_BYTES} bytes in all, "
+            f"got {len(sizes)} of {sum(sizes)}")
+    kernel.binary = each.binary
+    kernel.name = each.kernel.encode()
+    kernel.shared_bytes = each.shared
+    for axis in range(3):
+        kernel.grid[axis] = each.grid[axis]
+        kernel.block[axis] = each.block[axis]
+    for number, value in each.attributes:
+        if len(value) > MOST_VALUE:
+            raise BindingError(
+                f"{what}: expected an attribute of at most {MOST_VALUE} bytes, got {len(value)}")
+        memset(&attribute, 0, sizeof(attribute))
+        attribute.id = number
+        memcpy(attribute.value.bytes, PyBytes_AS_STRING(value), len(value))
+        kernel.attributes.push_back(attribute)
+    for content in each.parameters:
+        laid_out.add_parameter(kernel, PyBytes_AS_STRING(content), len(content))
+    for parameter, place, uid, offset in each.addresses:
+        if not laid_out.add_word(kernel, parameter, place, _as_source(slots, uid, offset, what)):
+            raise BindingError(
+                f"{what}: expected an address inside of parameter {parameter}, got one at {place}")
+    for parameter, place, number in each.tensor_maps:
+        if not laid_out.add_map(kernel, parameter, place, number):
+            raise BindingError(
+                f"{what}: expected one of the tensor maps, aligned, inside of parameter "
+                f"{parameter}, got number {number} at {place}")
+    laid_out.kernels.push_back(kernel)
     return 0
 
 
@@ -321,9 +476,43 @@ cdef int _destroy(LoadedPlan* loaded, Failure* failure) noexcept nogil:
         plan = loaded.by_device[device].exchange(NULL)
         if plan != NULL and destroy_plan(plan, failure) < 0:
             result = -1
+    del loaded.kernels
     del loaded.held
     del loaded
     return result
+
+
+cdef Plan* create_kernels(
+    const LoadedPlan* loaded, Handle* handle, Failure* failure
+) noexcept nogil:
+    """Load the kernels of a plan on the handle's device; NULL and `failure` if that fails."""
+    cdef const DriverApi* driver = driver_api()
+    cdef Plan* plan = new Plan()
+    cdef int mode = relax_capture(driver)
+    cdef Failed failed = load_kernels(
+        driver[0], loaded.kernels[0], handle.device, plan.functions)
+    restore_capture(driver, mode)
+    if failed.call != NULL:
+        failure[0] = Failure(failed.call, failed.status, True)
+        del plan
+        return NULL
+    plan.context = handle.context
+    plan.workspace_size = loaded.kernels.workspace_size
+    plan.stream_use.store(STAYS_ON_STREAM)
+    return plan
+
+
+cdef int launch_own(
+    const LoadedPlan* loaded, const Plan* plan, void** slots, char* workspace, CUstream stream,
+    Failure* failure
+) noexcept nogil:
+    """Enqueue a plan of kernels; return -1 and fill `failure` when a call fails."""
+    cdef Failed failed = launch_kernels(
+        driver_api()[0], loaded.kernels[0], plan.functions, slots, workspace, stream)
+    if failed.status == CUDA_SUCCESS:
+        return 0
+    failure[0] = Failure(failed.call, failed.status, True)
+    return -1
 
 
 cdef Plan* create_plan(
@@ -364,6 +553,9 @@ cdef Plan* create_plan(
 
 cdef int destroy_plan(Plan* plan, Failure* failure) noexcept nogil:
     """Destroy a plan that no call is inside of; safe while other threads capture."""
+    if plan.descriptor == NULL:  # kernels: their code stays loaded
+        del plan
+        return 0
     cdef const DriverApi* driver = driver_api()
     cdef int mode = relax_capture(driver)
     cdef CUcontext before = enter_context(driver, plan.context)
