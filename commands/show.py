@@ -33,8 +33,9 @@ Examples:
 @list_option
 @reading_options
 def show(graph: Path, as_json: bool, launch: bool, is_list: bool, reading: ReadOptions) -> None:
-    """Show what GRAPH binds: operands, scalars, workspace, nodes and plan; or why it cannot be."""
+    """Show what GRAPH binds and does: operands, nodes, constants, plans; or why it cannot be."""
     from cudnn_bindgen.codegen.render import show as tables
+    from cudnn_bindgen.codegen.render.document import as_document
 
     if is_list:
         tables.show_list(graph, reading, as_json)
@@ -46,7 +47,7 @@ def show(graph: Path, as_json: bool, launch: bool, is_list: bool, reading: ReadO
             tables.print_json({"refused": tables.explain(error)})
         fail(str(error), *([] if as_json else tables.explain_lines(error)))
     binding = bind_graphs(graphs)
-    document = tables.as_document(graphs, binding)
+    document = as_document(graphs, binding)
     if launch:
         document["launch"] = _describe_launch(graph, binding)
     if as_json:

@@ -40,7 +40,7 @@ USERS = {
     "filelock": {"frontend.file_cache"},
     "platformdirs": {"frontend.file_cache"},
     "rich": {
-        *("codegen.children", "codegen.render.show"),
+        *("codegen.children", "codegen.render.tables"),
         *("frontend.planning.gpu_table", "frontend.planning.progress"),
         "frontend.recording.report",
     },
