@@ -44,6 +44,7 @@ USERS = {
         *("frontend.planning.gpu_table", "frontend.planning.progress"),
         "frontend.recording.report",
     },
+    "pygraphviz": {"codegen.render.svg"},
     "cudnn": {"frontend.planning.frontend"},
     "torch": {"frontend.planning.cuda", "runtime.torch_autograd", "runtime.torch_operator"},
     "subprocess": {"codegen.children", "codegen.compile", "frontend.recording.program"},

@@ -62,12 +62,26 @@ def as_scalar(scalar: Scalar) -> dict[str, str]:
     }
 
 
+def constants_of(document: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """Return the values that callers do not pass, by uid: the graph's, and those of its plan.
+
+    Several plans may each have their own, which are not the graph's.
+    """
+    found = {item["uid"]: item["value"] for item in document["tensors"] if item["value"]}
+    if len(document["plans"]) == 1:
+        found |= {item["uid"]: item for item in document["plans"][0]["constants"]}
+    bound = {argument["uid"] for argument in document["arguments"]}
+    return {uid: found[uid] for uid in sorted(found.keys() - bound)}
+
+
 def say_number(scalar: Mapping[str, str]) -> str:
     """Return the number of `as_scalar`'s result in few digits; its bits are exact."""
     return f"{float(scalar['value']):.7g}" if "." in scalar["value"] else scalar["value"]
 
 
-def say_attributes(node: Mapping[str, Any], compute_type: str | None) -> Iterator[str]:
+def say_attributes(
+    node: Mapping[str, Any], compute_type: str | None, *, bits: bool = True
+) -> Iterator[str]:
     """Yield the attributes of a node of the document that change what it does.
 
     Frontends write the others as null, false or an empty list. `compute_type` is the graph's.
@@ -76,7 +90,8 @@ def say_attributes(node: Mapping[str, Any], compute_type: str | None) -> Iterato
         if value is True:
             yield shorten(name)
         elif isinstance(value, dict) and value.keys() == _SCALAR:
-            yield f"{shorten(name)}={say_number(value)} ({value['bits']})"
+            exact = f" ({value['bits']})" if bits else ""
+            yield f"{shorten(name)}={say_number(value)}{exact}"
         elif (name, value) != ("compute_data_type", compute_type) and not _says_nothing(value):
             yield f"{shorten(name)}={_value(value)}"
 

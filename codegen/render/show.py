@@ -15,7 +15,12 @@ from cudnn_bindgen.codegen.model.graph import dotted, is_made_up
 from cudnn_bindgen.codegen.read.graph import Entry, list_graphs, read_graph
 from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
-from cudnn_bindgen.codegen.render.document import evidence_of, say_attributes, say_number
+from cudnn_bindgen.codegen.render.document import (
+    constants_of,
+    evidence_of,
+    say_attributes,
+    say_number,
+)
 from cudnn_bindgen.codegen.render.tables import Tables
 from cudnn_bindgen.codegen.text import join_sizes, shorten
 
@@ -106,11 +111,11 @@ def print_tables(document: dict[str, Any], source: str) -> None:
         {"name": "tag", "outputs": "inputs"},
     )
     tables.table("virtual tensors", [*_virtual(document["tensors"])], {"name": "uid"})
-    plans = document["plans"]
-    tables.table("constants", [*_constants(document, plans[0] if len(plans) == 1 else None)])
+    tables.table("constants", [*_constants(document)])
     only = [row for row in document["only_in_plan"] if row["what"] != "constant"]
     tables.table("only in the plan", [*map(_cells, only)])
     tables.table("launch", [*map(_cells, document.get("launch", []))])
+    plans = document["plans"]
     if len(plans) > 1:
         tables.table("plans, of which each device gets its own", [*map(_plan_row, plans)])
         tables.say("how each was made, and what it adds to a call: --json")
@@ -165,22 +170,18 @@ def _virtual(tensors: Sequence[dict[str, Any]]) -> Iterator[dict[str, str]]:
             }
 
 
-def _constants(document: dict[str, Any], plan: dict[str, Any] | None) -> Iterator[dict[str, str]]:
-    """Yield the values that callers do not pass: the graph's, and those that its plan adds."""
-    bound = {argument["uid"] for argument in document["arguments"]}
+def _constants(document: dict[str, Any]) -> Iterator[dict[str, str]]:
     tensors = {tensor["uid"]: tensor for tensor in document["tensors"]}
-    found = {uid: tensor["value"] for uid, tensor in tensors.items() if tensor["value"]}
-    found |= {item["uid"]: item for item in plan["constants"]} if plan else {}
     ports = {uid: port for node in document["nodes"] for port, uid in node["inputs"].items()}
-    for uid in sorted(found.keys() - bound):
+    for uid, value in constants_of(document).items():
         name = tensors[uid]["name"] if uid in tensors else ""
         yield {
             "uid": str(uid),
             "name": "" if is_made_up(name) else _text(name),
             "port": _text(ports[uid]) if uid in ports else "",
-            "data type": found[uid]["data_type"],
-            "value": say_number(found[uid]),
-            "bits": found[uid]["bits"],
+            "data type": value["data_type"],
+            "value": say_number(value),
+            "bits": value["bits"],
             "": "" if uid in tensors else "added by lowering",
         }
 

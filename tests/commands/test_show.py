@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import importlib.util
 import json
 import os
 import pty
@@ -12,7 +13,9 @@ import struct
 import subprocess
 import sys
 import termios
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -265,3 +268,87 @@ def test_a_bundle_has_a_row_for_each_gpu() -> None:
     printed = printed_rows(run(GOLDEN / "bundle/input.bundle", COLUMNS="80"))
     assert "90 132 9.19.0 engine 90 113" in printed
     assert "100 9.27.0 engine 100 24 113" in printed
+
+
+# Pictures
+
+
+@pytest.mark.parametrize("language", ["dot", "mermaid", "svg"])
+def test_a_picture_is_printed_or_written(language: str, tmp_path: Path) -> None:
+    if language == "svg":
+        pytest.importorskip("pygraphviz")
+    printed = run(THD, f"--{language}")
+    start = {"dot": "digraph {", "mermaid": "flowchart TB", "svg": "<?xml"}
+    assert printed.startswith(start[language])
+    assert printed.endswith("\n")
+    assert run(THD, f"--{language}", "-o", "-") == printed
+    file = tmp_path / "new" / "picture"
+    assert run(THD, f"--{language}", "-o", file) == ""
+    assert file.read_text() == printed
+    assert [path.name for path in file.parent.iterdir()] == ["picture"]
+
+
+def test_libraries_that_draw_say_nothing() -> None:
+    pytest.importorskip("pygraphviz")
+    command = [sys.executable, "-m", "cudnn_bindgen.cli", "show", str(THD), "--svg"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout == run(THD, "--svg")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--svg", "--json"), "--svg: expected no other way to show GRAPH, got --json"),
+        (("--mermaid", "--dot"), "--mermaid: expected no other way to show GRAPH, got --dot"),
+        (("--dot", "--list"), "--dot: expected no other way to show GRAPH, got --list"),
+        (("-o", "x"), "--output: expected --dot, --mermaid or --svg, got none"),
+    ],
+)
+def test_options_that_do_not_go_together(options: tuple[str, ...], message: str) -> None:
+    done = CliRunner().invoke(main, ["show", str(THD), *options])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_picture_does_not_replace_its_graph(tmp_path: Path) -> None:
+    graph = tmp_path / "g.plan"
+    graph.write_bytes(THD.read_bytes())
+    done = CliRunner().invoke(main, ["show", str(graph), "--dot", "-o", str(graph)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"--output: expected another file than GRAPH, got {graph}" in done.stderr
+    assert graph.read_bytes() == THD.read_bytes()
+
+
+# What docs/show.md shows
+
+
+@pytest.fixture
+def documented() -> ModuleType:
+    """tools/pictures.py."""
+    spec = importlib.util.spec_from_file_location("pictures", TESTS.parent / "tools/pictures.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_shows_what_is_printed_today(documented: ModuleType) -> None:
+    page = documented.PAGE.read_text()
+    assert documented.capture(page) == page
+    assert documented.capture(page.replace("q_ptr", "r_ptr", 1)) == page
+
+
+def test_the_pictures_are_those_of_today(documented: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("pygraphviz")
+    documented.draw(tmp_path)
+    assert len([*tmp_path.iterdir()]) == 3
+    for path in tmp_path.iterdir():
+        committed = documented.FOLDER / path.name
+        # Where letters stand depends on the machine's fonts.
+        assert texts(committed) == texts(path)
+
+
+def texts(path: Path) -> list[str | None]:
+    return [item.text for item in ElementTree.parse(path).iter() if item.text]
