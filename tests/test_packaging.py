@@ -266,5 +266,5 @@ def test_metadata(distributions: dict[str, Path]) -> None:
     assert metadata["Requires-Python"] == ">=3.10"
     assert metadata["License-Expression"] == "Apache-2.0"
     extras = metadata.get_all("Provides-Extra")
-    assert set(extras) == {"cudnn12", "cudnn13", "plan", "torch", "test", "dev"}
+    assert set(extras) == {"cudnn12", "cudnn13", "plan", "svg", "torch", "test", "dev"}
     assert dict(entry_points["console_scripts"]) == {"cudnn-bindgen": "cudnn_bindgen.cli:main"}
