@@ -4,15 +4,12 @@ from libcpp.atomic cimport atomic
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.handle cimport Handle
+from cudnn_bindgen.runtime.kernel_plan cimport KernelPlan
 from cudnn_bindgen.runtime.library cimport (
     CUcontext, CudnnApi, cudnnBackendDescriptor_t, CUstream, DriverApi, Failure, Kept,
 )
 from cudnn_bindgen.runtime.override_values cimport OverrideSizes, OverrideValues
 from cudnn_bindgen.runtime.record cimport PlanRecords
-
-cdef extern from "kernel_plan.hpp" namespace "cudnn_bindgen" nogil:
-    cppclass KernelPlan:
-        int64_t workspace_size
 
 cdef enum:
     MAX_DEVICES = 64

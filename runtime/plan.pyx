@@ -8,12 +8,12 @@ GIL.
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 from libcpp.atomic cimport atomic
-from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.handle cimport Handle
+from cudnn_bindgen.runtime.kernel_plan cimport lay_out_kernels
 from cudnn_bindgen.runtime.library cimport (
     CUDA_SUCCESS, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
     CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
@@ -29,51 +29,12 @@ from cudnn_bindgen.runtime.override_values cimport OverrideValues
 
 from cudnn_bindgen.runtime.record cimport STAYS_ON_STREAM
 
-from cudnn_bindgen.runtime.errors import BindingError, PlanMismatchError, describe
-
-cdef extern from "driver.hpp" namespace "cudnn_bindgen" nogil:
-    cppclass AttributeValue:
-        unsigned char[64] bytes
-
-    cppclass LaunchAttribute:
-        int id
-        AttributeValue value
+from cudnn_bindgen.runtime.errors import PlanMismatchError, describe
 
 cdef extern from "kernel_plan.hpp" namespace "cudnn_bindgen" nogil:
-    cppclass Source:
-        int slot
-        int64_t offset
-
-    cppclass PlannedMap:
-        int data_type
-        unsigned int rank
-        uint64_t[5] dims
-        uint64_t[4] strides
-        unsigned int[5] box
-        unsigned int[5] element_strides
-        int[4] modes
-        Source source
-
-    cppclass PlannedKernel:
-        size_t binary
-        string name
-        unsigned int[3] grid
-        unsigned int[3] block
-        unsigned int shared_bytes
-        vector[LaunchAttribute] attributes
-
     cppclass Failed:
         const char* call
         int status
-
-    cppclass LaidOut "cudnn_bindgen::KernelPlan":
-        vector[string] binaries
-        vector[PlannedMap] maps
-        vector[PlannedKernel] kernels
-        int64_t workspace_size
-        void add_parameter(PlannedKernel& kernel, const char* content, size_t size)
-        bint add_word(const PlannedKernel& kernel, size_t parameter, size_t place, Source source)
-        bint add_map(const PlannedKernel& kernel, size_t parameter, size_t place, size_t number)
 
     Failed load_kernels(
         const DriverApi& driver, const KernelPlan& plan, int device, vector[void*]& functions)
@@ -109,11 +70,6 @@ cdef Unneeded _unneeded
 cdef enum:
     COPY = 0
     ZERO = 1
-    # As kernel_plan.hpp has room for.
-    MOST_PARAMETERS = 64
-    MOST_BYTES = 1 << 20
-    # Of a CUlaunchAttributeValue.
-    MOST_VALUE = 64
 
 
 cdef PlanSet* load_set(
@@ -217,7 +173,7 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
     loaded.held = new Kept(loaded, _note_unneeded)
     try:
         if parts.kernels is not None:
-            loaded.kernels = <KernelPlan*>_lay_out_kernels(module, slots, parts.kernels)
+            loaded.kernels = lay_out_kernels(module, slots, parts.kernels)
         _lay_out(loaded, slots, parts)
     except BaseException:
         del loaded.kernels
@@ -283,94 +239,6 @@ cdef int _lay_out(LoadedPlan* loaded, dict slots, object parts) except -1:
     text = parts.text
     loaded.text = <void*>text
     increment_reference(text)
-    return 0
-
-
-cdef LaidOut* _lay_out_kernels(str module, dict slots, object kernels) except NULL:
-    """Lay out a module_data.KernelPlan. Raises BindingError if it cannot be what it says."""
-    cdef LaidOut* laid_out = new LaidOut()
-    try:
-        laid_out.workspace_size = kernels.workspace_size
-        for binary in kernels.binaries:
-            laid_out.binaries.push_back(<string><bytes>binary)
-        for number, each in enumerate(kernels.tensor_maps):
-            laid_out.maps.push_back(_as_map(slots, each, f"{module}: tensor map {number}"))
-        for number, each in enumerate(kernels.launches):
-            _add_launch(laid_out, slots, each, f"{module}: launch {number}")
-    except BaseException:
-        del laid_out
-        raise
-    return laid_out
-
-
-cdef PlannedMap _as_map(dict slots, object each, str what) except *:
-    cdef PlannedMap planned
-    cdef int axis, rank = len(each.dims)
-    lengths = len(each.strides) + 1, len(each.box), len(each.element_strides)
-    if not 1 <= rank <= 5 or lengths != (rank, rank, rank):
-        raise BindingError(f"{what}: expected 1 to 5 axes everywhere, got {rank} dims")
-    planned.data_type = each.data_type
-    planned.rank = rank
-    for axis in range(rank):
-        planned.dims[axis] = each.dims[axis]
-        planned.box[axis] = each.box[axis]
-        planned.element_strides[axis] = each.element_strides[axis]
-        if axis:
-            planned.strides[axis - 1] = each.strides[axis - 1]
-    planned.modes[0] = each.interleave
-    planned.modes[1] = each.swizzle
-    planned.modes[2] = each.l2_promotion
-    planned.modes[3] = each.fill
-    planned.source = _as_source(slots, each.source, each.offset, what)
-    return planned
-
-
-cdef Source _as_source(dict slots, object uid, object offset, str what) except *:
-    cdef Source source
-    if uid is not None and uid not in slots:
-        raise BindingError(f"{what}: expected the uid of an operand, got {uid}")
-    source.slot = -1 if uid is None else slots[uid]
-    source.offset = offset
-    return source
-
-
-cdef int _add_launch(LaidOut* laid_out, dict slots, object each, str what) except -1:
-    cdef PlannedKernel kernel
-    cdef LaunchAttribute attribute
-    cdef int axis
-    if not 0 <= each.binary < <object>laid_out.binaries.size():
-        raise BindingError(f"{what}: expected one of the binaries, got number {each.binary}")
-    sizes = [len(content) for content in each.parameters]
-    if len(sizes) > MOST_PARAMETERS or sum(sizes) > MOST_BYTES:
-        raise BindingError(
-            f"{what}: expected at most {MOST_PARAMETERS} parameters of {MOST_BYTES} bytes in all, "
-            f"got {len(sizes)} of {sum(sizes)}")
-    kernel.binary = each.binary
-    kernel.name = each.kernel.encode()
-    kernel.shared_bytes = each.shared
-    for axis in range(3):
-        kernel.grid[axis] = each.grid[axis]
-        kernel.block[axis] = each.block[axis]
-    for number, value in each.attributes:
-        if len(value) > MOST_VALUE:
-            raise BindingError(
-                f"{what}: expected an attribute of at most {MOST_VALUE} bytes, got {len(value)}")
-        memset(&attribute, 0, sizeof(attribute))
-        attribute.id = number
-        memcpy(attribute.value.bytes, PyBytes_AS_STRING(value), len(value))
-        kernel.attributes.push_back(attribute)
-    for content in each.parameters:
-        laid_out.add_parameter(kernel, PyBytes_AS_STRING(content), len(content))
-    for parameter, place, uid, offset in each.addresses:
-        if not laid_out.add_word(kernel, parameter, place, _as_source(slots, uid, offset, what)):
-            raise BindingError(
-                f"{what}: expected an address inside of parameter {parameter}, got one at {place}")
-    for parameter, place, number in each.tensor_maps:
-        if not laid_out.add_map(kernel, parameter, place, number):
-            raise BindingError(
-                f"{what}: expected one of the tensor maps, aligned, inside of parameter "
-                f"{parameter}, got number {number} at {place}")
-    laid_out.kernels.push_back(kernel)
     return 0
 
 

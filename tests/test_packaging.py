@@ -346,5 +346,5 @@ def test_metadata(distributions: dict[str, Path]) -> None:
     assert metadata["Requires-Python"] == ">=3.10"
     assert metadata["License-Expression"] == "Apache-2.0"
     extras = metadata.get_all("Provides-Extra")
-    assert set(extras) == {"build", "cudnn12", "cudnn13", "plan", "test", "dev"}
+    assert set(extras) == {"build", "cudnn12", "cudnn13", "plan", "svg", "test", "dev"}
     assert dict(entry_points["console_scripts"]) == {"cudnn-bindgen": "cudnn_bindgen.cli:main"}

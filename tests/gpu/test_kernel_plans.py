@@ -92,7 +92,7 @@ def scaling() -> bytes:
 
 
 @pytest.mark.parametrize("policy", ["direct", "record"])
-def test_a_kernel(policy):
+def test_a_kernel(frontend, policy):
     module = cudnn_bindgen.load(scaling(), name="scaled")
     module.set_launch_policy(policy)
     stream = torch.cuda.current_stream().cuda_stream
@@ -150,15 +150,17 @@ def test_attention_as_the_frontend_computes_it(frontend, policy):
         pytest.skip(f"the frontend took {plan.engine}")
     module = cudnn_bindgen.load(answer.plan, name="attention")
     module.set_launch_policy(policy)
-    with device_of(frontend, None) as device:
-        reference = rebuild(read_input(data), {}, frontend, device)
+    import cudnn
+
+    with device_of(cudnn, None) as device:
+        reference = rebuild(read_input(data), {}, cudnn, device)
         reference.build_operation_graph()
-        reference.create_execution_plans([frontend.heur_mode.A])
+        reference.create_execution_plans([cudnn.heur_mode.A])
         reference.build_plans()
         assert reference.selected_engine.name == plan.kernels.name
         stream = torch.cuda.current_stream().cuda_stream
         handle = device["handle"]
-        frontend.set_stream(handle=handle, stream=stream)
+        cudnn.set_stream(handle=handle, stream=stream)
         size = reference.get_workspace_size()
         workspace = torch.empty(max(1, size), device="cuda", dtype=torch.uint8)
 
