@@ -10,6 +10,7 @@ import click
 
 from cudnn_bindgen.codegen.bind.bundle import write_bundle
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
+from cudnn_bindgen.codegen.read.dialects.python_plan import NAME as PYTHON_PLAN
 from cudnn_bindgen.codegen.read.dialects.python_plan import read_head
 from cudnn_bindgen.codegen.read.dialects.python_plan import recognise as is_python_plan
 from cudnn_bindgen.codegen.read.options import ReadOptions, Targets
@@ -102,7 +103,7 @@ def trace_python_plan(data: bytes, file: str, reading: ReadOptions) -> bytes:
     try:
         read_head(data)
     except GraphFormatError as error:
-        error.file = file
+        error.file, error.dialect = file, PYTHON_PLAN
         raise
     answer = use_cache({file: Task(graph=data, file=file, reading=reading)}, own_cudnn())[file]
     if isinstance(answer, PlanError):

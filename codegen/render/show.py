@@ -206,10 +206,15 @@ def _print_plan(tables: Tables, plan: dict[str, Any]) -> None:
     )
     notes = ", ".join(shorten(note) for note in plan["behavior_notes"])
     tables.say(f"behavior notes: {notes or 'none'}")
-    tables.say(
-        f"workspace: {plan['frontend_workspace_size']} bytes of the frontend's, and cuDNN's own, "
-        "which it tells once the plan is on a device"
-    )
+    if plan["kernels"]:
+        tables.say(f"workspace: {plan['kernels']['workspace_size']} bytes")
+        tables.say(f"kernels: SHA-256 {plan['kernels']['sha256']}")
+        tables.table("launches", [*map(_cells, plan["kernels"]["launches"])])
+    else:
+        tables.say(
+            f"workspace: {plan['frontend_workspace_size']} bytes of the frontend's, and cuDNN's "
+            "own, which it tells once the plan is on a device"
+        )
     _print_evidence(tables, plan["evidence"])
     for part in ("workspace_parts", "replacements"):
         tables.table(part.replace("_", " "), [*map(_cells, plan[part])])
