@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "frontend": {"codegen.output"},
     "frontend.planning": {"codegen", "frontend.file_cache", DATA},
     "frontend.recording": {"codegen", "runtime.tensor_checks"},
-    "frontend.accelerating": {"codegen", "runtime", DATA},
+    "frontend.accelerating": {"codegen", "frontend.planning", "runtime", DATA},
     "doctor": {"codegen", "frontend", "runtime", EXTRAS},
     "commands": {"codegen", "doctor", "frontend", DATA, EXTRAS},
 }
