@@ -9,6 +9,7 @@ from __future__ import annotations
 import email
 import fcntl
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -266,5 +267,8 @@ def test_metadata(distributions: dict[str, Path]) -> None:
     assert metadata["Requires-Python"] == ">=3.10"
     assert metadata["License-Expression"] == "Apache-2.0"
     extras = metadata.get_all("Provides-Extra")
-    assert set(extras) == {"cudnn12", "cudnn13", "plan", "torch", "test", "dev"}
+    assert set(extras) == {"cudnn12", "cudnn13", "dev", "docs", "plan", "test", "torch"}
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    links = re.findall(r"\]\((.*?)\)", str(metadata.get_payload()))
+    assert not [link for link in links if not link.startswith("https://")]
     assert dict(entry_points["console_scripts"]) == {"cudnn-bindgen": "cudnn_bindgen.cli:main"}
