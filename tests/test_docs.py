@@ -30,6 +30,11 @@ ELSEWHERE = re.compile(
 )
 
 
+# Messages that a page explains: the first cell of a row. What differs in a message is cut out.
+MESSAGE = re.compile(r"^\| `(.+?)` \|", re.MULTILINE)
+DIFFERS = re.compile(r"…|expected |, got ")
+
+
 @cache
 def names_of_tests() -> set[str]:
     texts = (path.read_text() for path in TESTS.rglob("test_*.py"))
@@ -43,6 +48,20 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     missing = [name for name in FILE.findall(text) if not (ROOT / name).exists()]
     missing += [name for name in TEST.findall(text) if name not in names_of_tests()]
     assert not missing
+
+
+def test_each_message_that_is_explained_is_in_the_source() -> None:
+    files = [ROOT / "loading.py"]
+    for folder in ("codegen", "commands", "frontend", "runtime"):
+        files += [path for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".pyx"}]
+    # A literal may go on in the next line.
+    source = re.sub(r"""["']\s*f?["']""", "", "".join(path.read_text() for path in files))
+    messages = MESSAGE.findall((ROOT / "docs/troubleshooting.md").read_text())
+    assert messages
+    for message in messages:
+        parts = [part.strip(" ,:;().") for part in DIFFERS.split(message)]
+        assert max(map(len, parts)) > 4
+        assert not [part for part in parts if part not in source], message
 
 
 @pytest.mark.long
