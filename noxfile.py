@@ -108,5 +108,5 @@ def bench(session):
 @nox.session
 def regenerate(session):
     """Emit generated/ anew; what ``git diff`` then shows is what to review."""
-    session.install(".")
+    session.install(".[build]")
     session.run("python", "tools/regenerate.py")

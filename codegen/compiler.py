@@ -19,11 +19,11 @@ from cudnn_bindgen.codegen.compile import (
     COMMANDS,
     ENVIRONMENT,
     FLAGS,
-    CompileError,
     describe_environment,
     extension_path,
     mark,
 )
+from cudnn_bindgen.codegen.errors import CompileError
 from cudnn_bindgen.codegen.output import write_whole
 
 

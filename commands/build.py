@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -12,6 +11,7 @@ from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.output import is_foreign, write_files
 from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, Targets, TorchOptions
 from cudnn_bindgen.codegen.render.files import check_apart, check_free
+from cudnn_bindgen.commands.errors import fail
 from cudnn_bindgen.commands.family import check_family_options, render_files
 from cudnn_bindgen.commands.graphs import (
     module_of,
@@ -25,10 +25,12 @@ from cudnn_bindgen.commands.options import (
     family_options,
     force_option,
     override_options,
+    quiet_option,
     reading_options,
     target_options,
     torch_options,
 )
+from cudnn_bindgen.commands.outcome import Made, tell
 
 
 @click.command(
@@ -51,6 +53,7 @@ Examples:
     help="Planners and compilers at once; default: cores.",
 )
 @force_option
+@quiet_option
 @target_options
 @reading_options
 @override_options
@@ -62,6 +65,7 @@ def build(
     name: str | None,
     jobs: int | None,
     force: bool,
+    quiet: bool,
     targets: Targets,
     reading: ReadOptions,
     overriding: OverrideOptions,
@@ -79,15 +83,17 @@ def build(
         check_apart({str(graph): [module] for graph, module in modules.items()})
     planned = plan_files(graphs, targets, reading, jobs)
     files: dict[str, dict[str, str]] = {}
+    made: list[Made] = []
     if family.name is not None:
-        files[family.name] = render_files(graphs, family, family.name, reading, planned)
+        files[family.name], made = render_files(graphs, family, family.name, reading, planned)
     else:
         for graph, module in modules.items():
             bound = named(graph, module, reading, overriding, planned)
-            files[str(graph)] = render_all(bound, reading, torch, targets)
+            files[str(graph)], several = render_all(graph, bound, reading, torch, targets)
+            made += several
         check_apart(files)
     check_free(files)
-    from cudnn_bindgen.codegen.compile import compile_all, foreign_modules
+    from cudnn_bindgen.codegen.compile import compile_all, extension_path, foreign_modules
 
     names = sorted(file for emitted in files.values() for file in emitted)
     sources = [directory / file for file in names if file.endswith(".pyx")]
@@ -96,5 +102,11 @@ def build(
         refuse_to_replace([*foreign, *foreign_modules(sources, directory)])
     for emitted in files.values():
         write_files(directory, emitted)
-    if not compile_all(sources, directory, jobs):
-        sys.exit(2)
+    compiled, failed = compile_all(sources, directory, jobs)
+    for one in () if quiet else made:
+        source = directory / f"{one.module}.pyx"
+        how = "compiled" if source in compiled else "up to date:"
+        if source not in failed:
+            tell(how, [extension_path(directory, one.module)], one, reading.index)
+    if failed:
+        fail(f"{len(failed)} of {len(sources)} modules not compiled")

@@ -29,10 +29,12 @@ from cudnn_bindgen.commands.options import (
     force_option,
     list_option,
     override_options,
+    quiet_option,
     reading_options,
     target_options,
     torch_options,
 )
+from cudnn_bindgen.commands.outcome import tell
 
 
 @click.command(
@@ -56,6 +58,7 @@ Examples:
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 with a diff if not up to date.")
 @click.option("--depfile", type=PATH, help="Write a Makefile rule for build systems.")
 @force_option
+@quiet_option
 @list_option
 @target_options
 @reading_options
@@ -69,6 +72,7 @@ def emit(
     check: bool,
     depfile: Path | None,
     force: bool,
+    quiet: bool,
     is_list: bool,
     targets: Targets,
     reading: ReadOptions,
@@ -111,9 +115,9 @@ def emit(
     planned = plan_files(graphs, targets, reading)
     if family.name is None:
         bound = named(graph, module, reading, overriding, planned)
-        files = render_all(bound, reading, torch, targets)
+        files, made = render_all(graph, bound, reading, torch, targets)
     else:
-        files = render_files(graphs, family, module, reading, planned)
+        files, made = render_files(graphs, family, module, reading, planned)
     if output == "-":
         click.echo(files[f"{module}.pyx"], nl=False)
         return
@@ -133,4 +137,7 @@ def emit(
             raise EmitError(f"--depfile: expected a file of its own, got {depfile}")
         rule = dependency_rule(outputs, sources)
         write_files(depfile.parent, {depfile.name: rule})
-    write_files(directory, files)
+    changed = write_files(directory, files)
+    for one in () if quiet else made:
+        own = [path for path in outputs if path.stem in (one.module, f"{one.module}_torch")]
+        tell("wrote" if {*own} & {*changed} else "up to date:", own, one, reading.index)

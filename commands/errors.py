@@ -26,8 +26,14 @@ def warn(warnings: Sequence[GraphFormatError], file: str) -> None:
         click.echo(printable(f"warning: {file}: and {more} more"), err=True)
 
 
-def fail(*lines: str) -> NoReturn:
-    """Say why and exit."""
+def complain(problem: object) -> None:
+    """Print an error in a line."""
+    click.echo(printable(f"error: {problem}"), err=True)
+
+
+def fail(problem: object, *lines: str) -> NoReturn:
+    """Say why, in a line and perhaps more about it, and exit."""
+    complain(problem)
     for line in lines:
         click.echo(printable(line), err=True)
     sys.exit(2)

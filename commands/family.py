@@ -16,6 +16,7 @@ from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, Torch
 from cudnn_bindgen.codegen.read.source import display_name
 from cudnn_bindgen.codegen.render.module import render_family
 from cudnn_bindgen.commands.graphs import NOT_PLANNED, Planned, read, source_name
+from cudnn_bindgen.commands.outcome import Made
 
 
 def check_family_options(
@@ -52,7 +53,7 @@ def render_files(
     module: str,
     reading: ReadOptions,
     planned: Planned = NOT_PLANNED,
-) -> dict[str, str]:
+) -> tuple[dict[str, str], list[Made]]:
     """Read `graphs` and render the one module that is for all of them."""
     check_module_name(module)
     bound = []
@@ -60,4 +61,5 @@ def render_files(
         found = read(path, reading, planned)
         binding = bind_graphs(found, choose_options(path, OverrideOptions()))
         bound.append(BoundGraph(display_name(path), source_name(path), found[0], binding))
-    return render_family(make_family(bound, family.keys), module)
+    plans = {path: one.binding.plans for path, one in zip(graphs, bound, strict=True)}
+    return render_family(make_family(bound, family.keys), module), [Made(module, plans)]

@@ -18,6 +18,7 @@ from cudnn_bindgen.codegen.read.options import ReadOptions, Targets, TorchOption
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.render.files import Named, render_modules
 from cudnn_bindgen.commands.errors import warn
+from cudnn_bindgen.commands.outcome import Made
 
 # Plan files and bundles, by the GRAPH that they were made of.
 Planned: TypeAlias = Mapping[Path, bytes]
@@ -37,16 +38,18 @@ def named(
 
 
 def render_all(
-    module: Named, reading: ReadOptions, torch: TorchOptions, targets: Targets
-) -> dict[str, str]:
-    """Render a module, and its operators of PyTorch with the graphs of their gradients."""
+    graph: Path, module: Named, reading: ReadOptions, torch: TorchOptions, targets: Targets
+) -> tuple[dict[str, str], list[Made]]:
+    """Render GRAPH's module, and its operators of PyTorch with the graphs of their gradients."""
     allowed = ReadOptions(None, reading.allow_newer, reading.strict)
     planned = plan_files(torch.backward, targets, allowed)
     backwards = [
         named(graph, module_of(graph, None), allowed, OverrideOptions(), planned)
         for graph in torch.backward
     ]
-    return render_modules(module, backwards, torch.namespace)
+    files = render_modules(module, backwards, torch.namespace)
+    pairs = zip((graph, *torch.backward), (module, *backwards), strict=True)
+    return files, [Made(one.module, {path: one.binding.plans}) for path, one in pairs]
 
 
 def plan_files(

@@ -19,6 +19,10 @@ force_option = click.option(
     "--force", is_flag=True, help="Replace files that cudnn-bindgen has not written."
 )
 
+quiet_option = click.option(
+    "-q", "--quiet", is_flag=True, help="Print warnings and errors only, not what was made."
+)
+
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say how to read a graph file, as one `reading` argument."""

@@ -13,7 +13,7 @@ from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.read.options import ReadOptions, Targets
 from cudnn_bindgen.codegen.read.source import display_name, read_source
 from cudnn_bindgen.codegen.text import printable
-from cudnn_bindgen.commands.errors import warn
+from cudnn_bindgen.commands.errors import complain, warn
 from cudnn_bindgen.frontend.planning.constants import NOTHING, Constants, resolve_constants
 from cudnn_bindgen.frontend.planning.deviceless import (
     Answer,
@@ -60,13 +60,12 @@ def plan_for(
         for (graph, gpu), answer in make(tasks, cudnn, jobs).items():
             if isinstance(answer, Answer):
                 plans[graph].append(answer.plan)
-                lines = [f"{display_name(graph)}: {gpu}: {text}" for text in answer.told]
+                for text in answer.told:
+                    click.echo(printable(f"{display_name(graph)}: {gpu}: {text}"), err=True)
             else:
                 failed.add(graph)
                 answer.problem = f"{gpu}: {answer.problem}"
-                lines = [str(answer)]
-            for line in lines:
-                click.echo(printable(line), err=True)
+                complain(answer)
     return {graph: made for graph, made in plans.items() if graph not in failed}, not failed
 
 

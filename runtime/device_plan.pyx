@@ -24,7 +24,7 @@ from cudnn_bindgen.runtime.plan cimport (
 from cudnn_bindgen.runtime.registered cimport Graph, enter_call, leave_call
 
 from cudnn_bindgen.runtime.errors import (
-    OperandError, PlanMismatchError, PlanMissingError, PlanNotLoadedError,
+    OperandError, PlanMismatchError, PlanMissingError, PlanNotLoadedError, plan_command,
 )
 
 cdef extern from "Python.h":
@@ -270,10 +270,17 @@ cdef int _check_match(Graph* self, DeviceKind plan, DeviceKind kind) except -1:
     """Compare what a plan was built with to what is here, before cuDNN does so less clearly."""
     module = (<tuple>self.owner)[0]
     if kind.cudnn_version != plan.cudnn_version:
-        raise PlanMismatchError(module, "cuDNN", str(plan.cudnn_version), str(kind.cudnn_version))
+        raise PlanMismatchError(
+            module, "cuDNN", str(plan.cudnn_version), str(kind.cudnn_version),
+            _command_for(self, kind))
     if kind.sm != plan.sm:
-        raise PlanMismatchError(module, "SM", str(plan.sm), str(kind.sm))
+        raise PlanMismatchError(
+            module, "SM", str(plan.sm), str(kind.sm), _command_for(self, kind))
     return 0
+
+
+cdef str _command_for(Graph* self, DeviceKind kind):
+    return plan_command(<str>self.source, f"sm_{kind.sm}:{kind.sm_count}")
 
 
 cdef int _refuse_choice(Graph* self, DeviceKind kind, Choice* choice) except -1:
@@ -295,7 +302,7 @@ cdef int _refuse_choice(Graph* self, DeviceKind kind, Choice* choice) except -1:
     ):
         raise PlanMismatchError(
             (<tuple>self.owner)[0], "a number of multiprocessors of",
-            str(choice.plan.sm_count), str(kind.sm_count))
+            str(choice.plan.sm_count), str(kind.sm_count), _command_for(self, kind))
     return raise_cudnn(choice.failure.call, choice.failure.status, self.owner)
 
 
@@ -307,7 +314,8 @@ cdef int _refuse_missing(
         (<tuple>self.owner)[0],
         [(each.sm, each.sm_count, each.cudnn_version) for each in there],
         (kind.sm, kind.sm_count, kind.cudnn_version),
-        remedy)
+        remedy,
+        _command_for(self, kind))
 
 
 cdef int refuse_unloaded(Graph* self) except -1 nogil:
@@ -315,7 +323,8 @@ cdef int refuse_unloaded(Graph* self) except -1 nogil:
     with gil:
         raise PlanNotLoadedError(
             f"{(<tuple>self.owner)[0]}: no plan is loaded, because the module was closed or "
-            "emitted from a structure file; call load_plan() first"
+            "emitted from a structure file: call load_plan() first, with the file that "
+            f"{plan_command(<str>self.source)} makes"
         )
 
 

@@ -19,7 +19,7 @@ PAGES = sorted(
 )
 # A file of the repository: a folder at its top, and a name with an ending.
 FILE = re.compile(
-    r"`((?:codegen|commands|docs|examples|frontend|runtime|templates|tests|tools)/[\w./-]*\.\w+)`"
+    r"`((?:codegen|commands|docs|doctor|examples|frontend|runtime|templates|tests|tools)/[\w./-]*\.\w+)`"
 )
 TEST = re.compile(r"`(test_\w+)`")
 # What a browser would load from another host: in HTML, in styles, in scripts.
@@ -51,7 +51,7 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 
 
 def test_each_message_that_is_explained_is_in_the_source() -> None:
-    files = [ROOT / "loading.py"]
+    files = [*ROOT.glob("*.py")]
     for folder in ("codegen", "commands", "frontend", "runtime"):
         files += [path for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".pyx"}]
     # A literal may go on in the next line.

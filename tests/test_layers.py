@@ -16,19 +16,21 @@ from support.documents import TESTS
 ROOT = TESTS.parent
 PACKAGE = "cudnn_bindgen"
 DATA = "module_data"  # what codegen tells the runtime
+EXTRAS = "extras"  # how a package that is missing comes
 BASE = {"codegen.errors", "codegen.text", DATA}
 STAGES = ("codegen.model", "codegen.read", "codegen.bind", "codegen.render")
 
 # Folder → what its files may import of the package, besides their own folder.
 MAY_IMPORT = {
-    "codegen": {DATA},
+    "codegen": {DATA, EXTRAS},
     **{stage: BASE | {*STAGES[:place]} for place, stage in enumerate(STAGES)},
-    "runtime": {DATA},
+    "runtime": {DATA, EXTRAS},
     "frontend": {"codegen.output"},
     "frontend.planning": {"codegen", "frontend.file_cache", DATA},
     "frontend.recording": {"codegen", "runtime.tensor_checks"},
     "frontend.accelerating": {"codegen", "runtime", DATA},
-    "commands": {"codegen", "frontend"},
+    "doctor": {"codegen", "frontend", "runtime", EXTRAS},
+    "commands": {"codegen", "doctor", "frontend", DATA, EXTRAS},
 }
 # Library → the only files that import it.
 USERS = {
@@ -40,6 +42,7 @@ USERS = {
     "filelock": {"frontend.file_cache"},
     "platformdirs": {"frontend.file_cache"},
     "rich": {
+        "commands.doctor",
         *("codegen.children", "codegen.render.show"),
         *("frontend.planning.gpu_table", "frontend.planning.progress"),
         "frontend.recording.report",
@@ -47,7 +50,7 @@ USERS = {
     "cudnn": {"frontend.planning.frontend"},
     "torch": {"frontend.planning.cuda", "runtime.torch_autograd", "runtime.torch_operator"},
     "subprocess": {"codegen.children", "codegen.compile", "frontend.recording.program"},
-    "cuda": set(),  # the runtime does when it is called
+    "cuda": {"doctor.probe"},  # and the runtime, when it is called
 }
 
 
@@ -61,7 +64,7 @@ FILES = {
     for path in sorted((ROOT / folder).rglob("*"))
     if path.suffix in {".py", ".pyx", ".pxd"}
 }
-MODULES = {*FILES.values()}
+MODULES = {*FILES.values(), DATA, EXTRAS}
 OTHERS = [
     *(ROOT / "runtime").rglob("*.hpp"),
     *(ROOT / "frontend").rglob("*.hpp"),
@@ -145,6 +148,7 @@ def test_only_commands_know_click(path: Path) -> None:
 def test_what_the_package_offers() -> None:
     found = imports(ROOT / "src" / PACKAGE / "__init__.py")
     assert {name for name in found if name.startswith(PACKAGE)} == {
+        f"{PACKAGE}.{EXTRAS}.missing",
         f"{PACKAGE}.frontend.accelerating.accelerate.accelerate",
         f"{PACKAGE}.loading.load",
         f"{PACKAGE}.frontend.recording.session.record",
@@ -222,7 +226,7 @@ assert not {{"rich", "click", "jinja2", "Cython", "cudnn", "torch"}} & set(sys.m
 # The rest is Python's and click's: the program that is recorded waits for all of this.
 STARTED = {
     *("", ".cli", ".codegen", ".codegen.errors", ".codegen.text"),
-    *(".commands", ".commands.errors", ".commands.group"),
+    *(".commands", ".commands.errors", ".commands.group", ".extras"),
 }
 RECORDED = {".commands.record", ".frontend"}
 RECORDED |= {f".frontend.recording{name}" for name in ("", ".program")}

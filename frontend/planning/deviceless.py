@@ -213,12 +213,12 @@ def _beside(root: Path) -> tuple[Path, ...]:
 def _environment(cudnn: Cudnn | None) -> dict[str, str]:
     stub = find_stub()
     folders = [] if cudnn is None else [cudnn.folder, *cudnn.beside]
-    paths = [*map(str, folders), *filter(None, [os.environ.get("LDLIBRARY_PATH")])]
+    paths = [*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     return {
         **os.environ,
         CUDNN: "" if cudnn is None else str(cudnn.folder),
         "LD_PRELOAD": str(stub),
-        "LDLIBRARY_PATH": ":".join(paths),
+        "LD_LIBRARY_PATH": ":".join(paths),
         "CUDNN_FRONTEND_CUDART_LIB_NAME": str(stub),
         # What cuDNN leaves as it was in memory ends up in plans.
         "PYTHONHASHSEED": "0",

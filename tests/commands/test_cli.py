@@ -27,7 +27,7 @@ from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.render.module import render
 
-COMMANDS = ("emit", "build", "show", "bundle", "plan", "gpus", "record", "report")
+COMMANDS = ("emit", "build", "show", "bundle", "plan", "gpus", "record", "report", "doctor")
 
 
 def run(*arguments: str | Path) -> Result:
@@ -59,7 +59,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_emit_writes_three_files_here_named_after_the_graph(graph: Path, here: Path) -> None:
-    result = run("emit", graph)
+    result = run("emit", graph, "-q")
     assert (result.exit_code, result.output) == (0, "")
     assert contents(here) == expected("attn_v1")
 
@@ -228,7 +228,7 @@ def test_emit_imports_no_compiler_no_tables_and_no_runtime(graph: Path, here: Pa
     code = f"""
 import sys
 from cudnn_bindgen.cli import main
-main(["emit", {str(graph)!r}], standalone_mode=False)
+main(["emit", {str(graph)!r}, "-q"], standalone_mode=False)
 loaded = {{name.split(".")[0] for name in sys.modules}}
 print(sorted(loaded & {{"Cython", "rich", "setuptools", "cuda", "torch", "cudnn"}}))
 print(sorted(name for name in sys.modules if name.startswith("cudnn_bindgen.runtime")))

@@ -101,7 +101,7 @@ def test_show_explains_a_refusal(name: str) -> None:
     done = run("show", "-", stdin=data)
     assert (done.exit_code, done.stdout) == (2, "")
     first, *rest = done.stderr.splitlines()
-    assert first.startswith("stdin: ")
+    assert first.startswith("error: stdin: ")
     assert rest == [f"  {line}" for line in lines]
     explained = json.loads(run("show", "-", "--json", stdin=data).stdout)["refused"]
     assert explained["dialect"] == name

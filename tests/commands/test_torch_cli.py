@@ -50,7 +50,13 @@ ARGUMENTS = ("emit", "net.json", "-o", "out/net.pyx", "--torch", "--backward", "
 
 def test_both_modules_and_their_operators_are_written(here: Path) -> None:
     result = run(*ARGUMENTS)
-    assert (result.exit_code, result.output) == (0, "")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert [line.partition(" --for")[0] for line in result.stderr.splitlines()] == [
+        "wrote out/net.pxd, .pyi, .pyx, net_torch.py: module net; no plan",
+        "next: cudnn-bindgen plan net.json",
+        "wrote out/dgrad.pxd, .pyi, .pyx, dgrad_torch.py: module dgrad; no plan",
+        "next: cudnn-bindgen plan dgrad.json",
+    ]
     assert written(here / "out") == expected()
     assert sorted(expected()) == FILES
 
@@ -150,5 +156,5 @@ def test_options_beside_a_backward_graph_are_read(here: Path) -> None:
 def test_refusals(here: Path, arguments: tuple[str, ...], message: str) -> None:
     before = sorted(here.iterdir())
     result = run(*arguments)
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"{message}\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
     assert sorted(here.iterdir()) == before

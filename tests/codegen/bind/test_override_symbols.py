@@ -271,7 +271,7 @@ def test_a_wrong_file(plan: Path, text: str, message: str) -> None:
     result = CliRunner().invoke(main, ["emit", str(plan), "-o", "-"])
     assert result.exit_code == 2
     last = result.stderr.splitlines()[-1]
-    assert last.startswith(f"{file}: expected options for product.plan in TOML: ")
+    assert last.startswith(f"error: {file}: expected options for product.plan in TOML: ")
     assert message in result.stderr
     assert result.stdout == ""
 
@@ -281,7 +281,7 @@ def test_a_wrong_option(plan: Path) -> None:
         result = CliRunner().invoke(main, [*command, str(plan), "--symbol", "M=a.q"])
         assert result.exit_code == 2
         last = result.stderr.splitlines()[-1]
-        assert last == f'--symbol "M=a.q": expected an axis of a among {AXES}, got q'
+        assert last == f'error: --symbol "M=a.q": expected an axis of a among {AXES}, got q'
 
 
 WORDS = """
