@@ -28,7 +28,10 @@ myst_heading_anchors = 4  # as the code host makes them
 smartquotes = False  # -- is no dash
 default_role = "literal"  # docstrings mark code by single backticks
 autodoc_typehints = "none"
-suppress_warnings = ["misc.highlighting_failure"]  # "…" in code that is cut
+suppress_warnings = [
+    "misc.highlighting_failure",  # "…" in code that is cut
+    "toc.not_included",  # READMEs of folders, which other pages link to
+]
 
 
 def add_navigation(app: Sphinx, page: str, source: list[str]) -> None:

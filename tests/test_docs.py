@@ -50,6 +50,12 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     assert not missing
 
 
+def test_the_readme_has_a_place_for_each_page_of_docs() -> None:
+    text = (ROOT / "README.md").read_text().partition("\n## Documentation\n")[2]
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    assert {*re.findall(r"\]\(docs/([\w-]+\.md)\)", text)} == pages
+
+
 def test_each_message_that_is_explained_is_in_the_source() -> None:
     files = [*ROOT.glob("*.py")]
     for folder in ("codegen", "commands", "frontend", "runtime"):
