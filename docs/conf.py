@@ -28,15 +28,14 @@ myst_heading_anchors = 4  # as the code host makes them
 smartquotes = False  # -- is no dash
 default_role = "literal"  # docstrings mark code by single backticks
 autodoc_typehints = "none"
-suppress_warnings = [
-    "misc.highlighting_failure",  # "…" in code that is cut
-    "toc.not_included",  # READMEs of folders, which other pages link to
-]
+suppress_warnings = ["misc.highlighting_failure"]  # "…" in code that is cut
 
 
 def add_navigation(app: Sphinx, page: str, source: list[str]) -> None:
     """Make the sidebar of the lists of pages in the README, which readers of the code host have."""
     if page != root_doc:
+        if page.endswith("/README"):  # of a folder: other pages link to it
+            app.env.metadata[page]["orphan"] = "true"
         return
     for caption, pages in re.findall(r"^- \*\*(.+?)\*\*: (.+(?:\n  .+)*)", source[0], re.MULTILINE):
         paths = "\n".join(re.findall(r"\]\(([\w/.-]+)\.md\)", pages))
