@@ -43,10 +43,11 @@ USERS = {
     "platformdirs": {"frontend.file_cache"},
     "rich": {
         "commands.doctor",
-        *("codegen.children", "codegen.render.show"),
+        *("codegen.children", "codegen.render.tables"),
         *("frontend.planning.gpu_table", "frontend.planning.progress"),
         "frontend.recording.report",
     },
+    "pygraphviz": {"codegen.render.svg"},
     "cudnn": {"frontend.planning.frontend"},
     "torch": {"frontend.planning.cuda", "runtime.torch_autograd", "runtime.torch_operator"},
     "subprocess": {"codegen.children", "codegen.compile", "frontend.recording.program"},

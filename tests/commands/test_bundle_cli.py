@@ -158,7 +158,7 @@ def test_show_prints_a_row_for_each_plan(here: Path) -> None:
     result = run("show", "s.bundle")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    rows = lines[lines.index("SM SM count cuDNN made engine bytes") :]
+    rows = lines[lines.index("SM SM count cuDNN engine bytes") :]
     assert rows[2].startswith("90 132 9.19.0 engine 1 KERNEL_CFG=37 SPLIT_K_SLC=-1 67065")
     assert rows[3].startswith("90 132 9.27.0 engine 1 KERNEL_CFG=37 SPLIT_K_SLC=-1 67311")
     assert lines[0].startswith("s.bundle: plan, graph ")

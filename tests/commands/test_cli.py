@@ -169,9 +169,9 @@ def test_show_prints_what_a_plan_adds(tmp_path: Path) -> None:
     lines = [
         " ".join(line.split()) for line in run("show", tmp_path / "g.plan").stdout.splitlines()
     ]
-    assert "0 1 x_ptr :x: input IN_0 BFLOAT16 2,4 4,1 16" in lines
-    assert "1 2 bold_2j_ptr [bold]\\x1b[2J input IN_1 BFLOAT16 2,4 4,1 16" in lines
-    assert "50 FLOAT ff800000" in lines
+    assert "0 1 x_ptr input IN_0 :x: BFLOAT16 2,4 4,1" in lines
+    assert "1 2 bold_2j_ptr input IN_1 [bold]\\x1b[2J BFLOAT16 2,4 4,1" in lines
+    assert "50 FLOAT -inf ff800000 added by lowering" in lines
     assert "60 set to zero 16" in lines
     assert "2 70 64" in lines
     assert "behavior notes: RUNTIME_COMPILATION, \\x1b[31m[red]" in lines
