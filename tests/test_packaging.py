@@ -346,5 +346,8 @@ def test_metadata(distributions: dict[str, Path]) -> None:
     assert metadata["Requires-Python"] == ">=3.10"
     assert metadata["License-Expression"] == "Apache-2.0"
     extras = metadata.get_all("Provides-Extra")
-    assert set(extras) == {"build", "cudnn12", "cudnn13", "plan", "svg", "test", "dev"}
+    assert set(extras) == {"build", "cudnn12", "cudnn13", "dev", "docs", "plan", "svg", "test"}
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    links = re.findall(r"\]\((.*?)\)", str(metadata.get_payload()))
+    assert not [link for link in links if not link.startswith("https://")]
     assert dict(entry_points["console_scripts"]) == {"cudnn-bindgen": "cudnn_bindgen.cli:main"}
