@@ -7,8 +7,6 @@ import io
 import struct
 from collections.abc import Mapping
 
-from elftools.elf.elffile import ELFFile
-
 from cudnn_bindgen.codegen.errors import PlanError
 
 # A fat binary: magic, version, bytes of this header and of what follows (CUDA's fatbinary.h).
@@ -44,6 +42,9 @@ def read_parameters(code: bytes) -> Mapping[str, tuple[int, ...]]:
     PlanError
         The code is not as compilers write it: compressed, or for more than one SM.
     """
+    # Not above: few graphs need it, and Trace.prepare says if it is missing.
+    from elftools.elf.elffile import ELFFile
+
     place = code.find(_ELF)
     if place < 0 or code.find(_ELF, place + 1) >= 0:
         raise PlanError("expected one ELF file in a fat binary of device code, got none or several")

@@ -42,7 +42,10 @@ _COOPERATIVE, _CLUSTER, _OVERLAP = 2, 4, 6
 _WIDTHS = {_COOPERATIVE: 4, _CLUSTER: 12, _OVERLAP: 4}
 
 _PACKAGES = ("cutlass", "tvm_ffi", "torch")
-_INSTALL = "pip install nvidia-cutlass-dsl apache-tvm-ffi torch; a CPU build of PyTorch is enough"
+_INSTALL = (
+    "pip install 'cudnn-bindgen[plan]' nvidia-cutlass-dsl apache-tvm-ffi torch; a CPU build of "
+    "PyTorch is enough"
+)
 
 
 class _Config(ctypes.Structure):
@@ -89,7 +92,8 @@ class Trace:
         PlanError
             What they compile with is not installed.
         """
-        missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+        needed = (*_PACKAGES, "elftools")
+        missing = [name for name in needed if importlib.util.find_spec(name) is None]
         if missing:
             raise PlanError(f"the frontend's own engines need {missing[0]}", hint=_INSTALL)
         compiler, functions, torch = map(importlib.import_module, _PACKAGES)
