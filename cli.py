@@ -18,6 +18,7 @@ from cudnn_bindgen.commands.group import Group
 _PLACES = {
     "build": "cudnn_bindgen.commands.build:build",
     "bundle": "cudnn_bindgen.commands.bundle:bundle",
+    "config": "cudnn_bindgen.commands.config:config",
     "emit": "cudnn_bindgen.commands.emit:emit",
     "gpus": "cudnn_bindgen.commands.gpus:gpus",
     "plan": "cudnn_bindgen.commands.plan:plan",

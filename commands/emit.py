@@ -134,3 +134,7 @@ def emit(
         rule = dependency_rule(outputs, sources)
         write_files(depfile.parent, {depfile.name: rule})
     write_files(directory, files)
+    if depfile:
+        # ninja and make go by time: what keeps an old one they would emit again, for ever.
+        for path in outputs:
+            path.touch()
