@@ -7,31 +7,21 @@ from pathlib import Path
 
 import click
 
-from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.bind.sidecar import sidecars
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.output import depfile as dependency_rule
 from cudnn_bindgen.codegen.output import find_differences, is_foreign, write_files
-from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, Targets, TorchOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin
 from cudnn_bindgen.codegen.render.files import check_free
-from cudnn_bindgen.commands.family import check_family_options, render_files
-from cudnn_bindgen.commands.graphs import (
-    module_of,
-    named,
-    plan_files,
-    refuse_to_replace,
-    render_all,
-)
+from cudnn_bindgen.commands.family import check_family_options
+from cudnn_bindgen.commands.graphs import module_of, plan_files, refuse_to_replace
+from cudnn_bindgen.commands.modules import render_module
 from cudnn_bindgen.commands.options import (
     PATH,
-    family_options,
+    ModuleOptions,
     force_option,
     list_option,
-    override_options,
-    reading_options,
-    target_options,
-    torch_options,
+    module_options,
 )
 
 
@@ -57,11 +47,7 @@ Examples:
 @click.option("--depfile", type=PATH, help="Write a Makefile rule for build systems.")
 @force_option
 @list_option
-@target_options
-@reading_options
-@override_options
-@torch_options
-@family_options
+@module_options
 def emit(
     graphs: tuple[Path, ...],
     output: str | None,
@@ -70,25 +56,21 @@ def emit(
     depfile: Path | None,
     force: bool,
     is_list: bool,
-    targets: Targets,
-    reading: ReadOptions,
-    overriding: OverrideOptions,
-    torch: TorchOptions,
-    family: FamilyOptions,
+    options: ModuleOptions,
 ) -> None:
     """Write the binding of GRAPH: a .pyx module, its .pyi stub and its .pxd declarations.
 
     GRAPH is a plan file, a bundle of them, a structure dump, a log with graphs in it, or - for
     standard input.
     """
-    graph = graphs[0]
+    graph, family, torch = graphs[0], options.family, options.torch
     if len(graphs) > 1 and (is_list or family.name is None):
         raise EmitError(f"GRAPH: expected one, or --family, got {len(graphs)}")
-    check_family_options(family, name, reading, overriding, torch)
+    check_family_options(options, name)
     if is_list:
         from cudnn_bindgen.codegen.render.show import show_list
 
-        show_list(graph, reading, as_json=False)
+        show_list(graph, options.reading, as_json=False)
         return
     target = Path(output) if output not in (None, "-") else None
     if target is not None and target.suffix != ".pyx":
@@ -102,18 +84,13 @@ def emit(
         raise EmitError("--output: expected a file for --torch, got -")
     if depfile and any(map(is_stdin, graphs)):
         raise EmitError("--depfile: expected GRAPH to be a file, got -")
-    if check and targets.gpus:
+    if check and options.targets.gpus:
         raise EmitError(
             "--check: expected no --for, whose plans differ in bytes that nothing reads: write a "
             "bundle with plan --for, and emit that"
         )
     module = module_of(graph, target.stem if target is not None and name is None else name)
-    planned = plan_files(graphs, targets, reading)
-    if family.name is None:
-        bound = named(graph, module, reading, overriding, planned)
-        files = render_all(bound, reading, torch, targets)
-    else:
-        files = render_files(graphs, family, module, reading, planned)
+    files = render_module(graphs, module, options, plan_files(graphs, options))
     if output == "-":
         click.echo(files[f"{module}.pyx"], nl=False)
         return

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 import click
 
-from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError, PlanError, RecordError
 from cudnn_bindgen.codegen.text import printable
 
 # One cause may give a warning for each of thousands of nodes.
@@ -31,3 +33,17 @@ def fail(*lines: str) -> NoReturn:
     for line in lines:
         click.echo(printable(line), err=True)
     sys.exit(2)
+
+
+@contextlib.contextmanager
+def failures_in_a_line() -> Iterator[None]:
+    """Say in a line what may be wrong with what a user gave, and exit."""
+    try:
+        yield
+    except (GraphFormatError, EmitError, PlanError, RecordError) as error:
+        fail(str(error))
+    except BrokenPipeError:
+        raise  # click ends quietly when a reader such as `head` has gone
+    except OSError as error:
+        name = os.fsdecode(error.filename) if error.filename else "error"
+        fail(f"{name}: {error.strerror or error}")

@@ -10,14 +10,14 @@ from typing import TypeAlias
 from cudnn_bindgen.codegen.bind.bundle import merge_warnings, read_graphs
 from cudnn_bindgen.codegen.bind.graphs import bind_graphs
 from cudnn_bindgen.codegen.bind.naming import check_module_name, module_name
-from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.bind.sidecar import choose_options
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.model.graph import Graph
-from cudnn_bindgen.codegen.read.options import ReadOptions, Targets, TorchOptions
+from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.render.files import Named, render_modules
 from cudnn_bindgen.commands.errors import warn
+from cudnn_bindgen.commands.options import ModuleOptions
 
 # Plan files and bundles, by the GRAPH that they were made of.
 Planned: TypeAlias = Mapping[Path, bytes]
@@ -25,40 +25,30 @@ NOT_PLANNED: Planned = MappingProxyType({})
 
 
 def named(
-    graph: Path,
-    module: str,
-    reading: ReadOptions,
-    overriding: OverrideOptions,
-    planned: Planned = NOT_PLANNED,
+    graph: Path, module: str, options: ModuleOptions, planned: Planned = NOT_PLANNED
 ) -> Named:
     """Read GRAPH and bind it, for a module of this name."""
-    binding = bind_graphs(read(graph, reading, planned), choose_options(graph, overriding))
+    graphs = read(graph, options.reading, planned)
+    binding = bind_graphs(graphs, choose_options(graph, options.overriding))
     return Named(module, binding, source_name(graph))
 
 
-def render_all(
-    module: Named, reading: ReadOptions, torch: TorchOptions, targets: Targets
-) -> dict[str, str]:
+def render_all(module: Named, options: ModuleOptions) -> dict[str, str]:
     """Render a module, and its operators of PyTorch with the graphs of their gradients."""
-    allowed = ReadOptions(None, reading.allow_newer, reading.strict)
-    planned = plan_files(torch.backward, targets, allowed)
-    backwards = [
-        named(graph, module_of(graph, None), allowed, OverrideOptions(), planned)
-        for graph in torch.backward
-    ]
-    return render_modules(module, backwards, torch.namespace)
+    graphs, of_each = options.torch.backward, options.for_gradients()
+    planned = plan_files(graphs, of_each)
+    backwards = [named(graph, module_of(graph, None), of_each, planned) for graph in graphs]
+    return render_modules(module, backwards, options.torch.namespace)
 
 
-def plan_files(
-    graphs: Sequence[Path], targets: Targets, reading: ReadOptions, jobs: int | None = None
-) -> Planned:
+def plan_files(graphs: Sequence[Path], options: ModuleOptions, jobs: int | None = None) -> Planned:
     """Make the plans that --for asks for."""
-    if not graphs or not targets.gpus:
+    if not graphs or not options.targets.gpus:
         return NOT_PLANNED
     # Not above: it takes a while, and is rarely needed.
     from cudnn_bindgen.commands.planned import planned_files
 
-    return planned_files(graphs, targets, reading, jobs)
+    return planned_files(graphs, options.targets, options.reading, jobs)
 
 
 def refuse_to_replace(foreign: Sequence[Path]) -> None:

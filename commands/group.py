@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError, PlanError, RecordError
-from cudnn_bindgen.commands.errors import fail
+from cudnn_bindgen.commands.errors import failures_in_a_line
 
 
 class Group(click.Group):
@@ -41,12 +39,5 @@ class Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command."""
-        try:
+        with failures_in_a_line():
             return super().invoke(ctx)
-        except (GraphFormatError, EmitError, PlanError, RecordError) as error:
-            fail(str(error))
-        except BrokenPipeError:
-            raise  # click ends quietly when a reader such as `head` has gone
-        except OSError as error:
-            name = os.fsdecode(error.filename) if error.filename else "error"
-            fail(f"{name}: {error.strerror or error}")

@@ -49,8 +49,8 @@ def render_modules(
     return files
 
 
-def check_apart(files: Mapping[str, Iterable[str]]) -> None:
-    """Check that no two modules of one folder have one name; `files` are their names, by graph.
+def check_apart(files: Iterable[tuple[str, Iterable[str]]]) -> None:
+    """Check that no two modules of one folder have one name; `files` are graphs with their names.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def check_apart(files: Mapping[str, Iterable[str]]) -> None:
         Two have: operators of PyTorch are modules, too.
     """
     owners: dict[str, str] = {}
-    for graph, emitted in files.items():
+    for graph, emitted in files:
         for name in sorted({file.partition(".")[0] for file in emitted}):
             if owners.setdefault(name, graph) != graph:
                 raise EmitError(

@@ -149,7 +149,9 @@ def test_a_touched_graph_is_emitted_once(tool: str, graph: Path, here: Path) -> 
     shutil.copy(graph, here / "graph.json")
 
     def is_idle() -> bool:
-        done = subprocess.run([tool, *(["m.pyx"] * (tool == "make"))], capture_output=True, text=True)
+        done = subprocess.run(
+            [tool, *(["m.pyx"] * (tool == "make"))], capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return idle in done.stdout
 

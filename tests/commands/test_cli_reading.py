@@ -86,8 +86,8 @@ def test_show_reads_standard_input() -> None:
 def test_build_reads_standard_input(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Path] = []
 
-    def compile_all(sources: list[Path], directory: Path, jobs: int | None) -> bool:
-        compiled.extend(sources)
+    def compile_all(modules: dict[Path, Path], jobs: int | None) -> bool:
+        compiled.extend(modules)
         return True
 
     monkeypatch.setattr("cudnn_bindgen.codegen.compile.compile_all", compile_all)
