@@ -74,7 +74,7 @@ class Table(msgspec.Struct, rename="kebab", kw_only=True, forbid_unknown_fields=
             value, option = getattr(self, field.name), f"--{field.encode_name}"
             if value is True:
                 words.append(option)
-            elif value not in (None, False):
+            elif value is not None and value is not False:
                 values = value if isinstance(value, list) else [value]
                 words += [f"{option}={one}" for one in values]
         options = parse_options(words)

@@ -29,11 +29,12 @@ MAY_IMPORT = {
     "frontend.recording": {"codegen", "runtime.tensor_checks"},
     "frontend.accelerating": {"codegen", "runtime", DATA},
     "commands": {"codegen", "frontend"},
+    "build_systems": {"codegen", "commands"},
 }
 # Library → the only files that import it.
 USERS = {
     "Cython": {"codegen.compiler"},
-    "setuptools": {"codegen.compiler"},
+    "setuptools": {"build_systems.setuptools", "codegen.compiler"},
     "jinja2": {"codegen.render.module"},
     "ubjson": {"codegen.read.dialects.decode"},
     "zipfile": {"codegen.read.archive"},
