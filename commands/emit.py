@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -13,6 +15,7 @@ from cudnn_bindgen.codegen.output import depfile as dependency_rule
 from cudnn_bindgen.codegen.output import find_differences, is_foreign, write_files
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin
 from cudnn_bindgen.codegen.render.files import check_free
+from cudnn_bindgen.commands.check import check_modules, is_module
 from cudnn_bindgen.commands.family import check_family_options
 from cudnn_bindgen.commands.graphs import module_of, plan_files, refuse_to_replace
 from cudnn_bindgen.commands.modules import render_module
@@ -22,6 +25,7 @@ from cudnn_bindgen.commands.options import (
     force_option,
     list_option,
     module_options,
+    parse_options,
 )
 
 
@@ -34,6 +38,7 @@ Examples:
   cudnn-bindgen emit attn.bundle                       # for all GPUs that it has plans for
   cudnn-bindgen emit attn.json --for h100,b200         # with plans for these GPUs
   cudnn-bindgen emit attn.plan -o mymodel/_attn.pyx --check        # exit 1 if not up to date
+  cudnn-bindgen emit --check mymodel/*.pyx graphs/     # by the options that each module states
   cudnn-bindgen emit run.log --list                    # the graphs that a log holds
   cudnn-bindgen emit run.log --index 2 -o attn.pyx     # the second of them
   cudnn-bindgen emit attn.plan --torch --backward attn_bwd.plan    # also attn_torch.py
@@ -61,8 +66,12 @@ def emit(
     """Write the binding of GRAPH: a .pyx module, its .pyi stub and its .pxd declarations.
 
     GRAPH is a plan file, a bundle of them, a structure dump, a log with graphs in it, or - for
-    standard input.
+    standard input. With --check also modules and folders of them, beside their graphs.
     """
+    if check and any(map(is_module, graphs)):
+        if options != parse_options([]) or output or name or depfile:
+            raise EmitError("--check: expected no other option, modules say their own, got one")
+        _exit(check_modules(graphs))
     graph, family, torch = graphs[0], options.family, options.torch
     if len(graphs) > 1 and (is_list or family.name is None):
         raise EmitError(f"GRAPH: expected one, or --family, got {len(graphs)}")
@@ -86,8 +95,8 @@ def emit(
         raise EmitError("--depfile: expected GRAPH to be a file, got -")
     if check and options.targets.gpus:
         raise EmitError(
-            "--check: expected no --for, whose plans differ in bytes that nothing reads: write a "
-            "bundle with plan --for, and emit that"
+            "--check: expected no --for, whose plans differ in bytes that nothing reads: check the "
+            "module, which keeps its plans: emit --check OUT.pyx GRAPH"
         )
     module = module_of(graph, target.stem if target is not None and name is None else name)
     files = render_module(graphs, module, options, plan_files(graphs, options))
@@ -96,10 +105,7 @@ def emit(
         return
     directory = target.parent if target else Path()
     if check:
-        differences = find_differences(directory, files)
-        for difference in differences:
-            click.echo(difference, nl=False)
-        sys.exit(1 if differences else 0)
+        _exit(find_differences(directory, files))
     check_free({display_name(graph): files})
     outputs = [directory / file for file in sorted(files)]
     if not force:
@@ -115,3 +121,9 @@ def emit(
         # ninja and make go by time: what keeps an old one they would emit again, for ever.
         for path in outputs:
             path.touch()
+
+
+def _exit(differences: Sequence[str]) -> NoReturn:
+    for difference in differences:
+        click.echo(difference, nl=False)
+    sys.exit(1 if differences else 0)

@@ -7,14 +7,11 @@ from pathlib import Path
 
 from cudnn_bindgen.codegen.bind.alike import BoundGraph
 from cudnn_bindgen.codegen.bind.family import make_family
-from cudnn_bindgen.codegen.bind.graphs import bind_graphs
 from cudnn_bindgen.codegen.bind.naming import check_module_name
-from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
-from cudnn_bindgen.codegen.bind.sidecar import choose_options
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.read.source import display_name
 from cudnn_bindgen.codegen.render.module import render_family
-from cudnn_bindgen.commands.graphs import Planned, read, source_name
+from cudnn_bindgen.commands.graphs import Planned, read_bound, source_name
 from cudnn_bindgen.commands.options import ModuleOptions
 
 
@@ -47,7 +44,6 @@ def render_members(
     check_module_name(module)
     bound = []
     for path in graphs:
-        found = read(path, options.reading, planned)
-        binding = bind_graphs(found, choose_options(path, OverrideOptions()))
+        found, binding = read_bound(path, options, planned)
         bound.append(BoundGraph(display_name(path), source_name(path), found[0], binding))
-    return render_family(make_family(bound, options.family.keys), module)
+    return render_family(make_family(bound, options.family.keys), module, options.said())

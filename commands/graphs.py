@@ -7,8 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
+from cudnn_bindgen.codegen.bind.binding import Binding
 from cudnn_bindgen.codegen.bind.bundle import merge_warnings, read_graphs
 from cudnn_bindgen.codegen.bind.graphs import bind_graphs
+from cudnn_bindgen.codegen.bind.kept_plans import keep_plans
 from cudnn_bindgen.codegen.bind.naming import check_module_name, module_name
 from cudnn_bindgen.codegen.bind.sidecar import choose_options
 from cudnn_bindgen.codegen.errors import EmitError
@@ -18,9 +20,10 @@ from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_sourc
 from cudnn_bindgen.codegen.render.files import Named, render_modules
 from cudnn_bindgen.commands.errors import warn
 from cudnn_bindgen.commands.options import ModuleOptions
+from cudnn_bindgen.module_data import GraphData
 
-# Plan files and bundles, by the GRAPH that they were made of.
-Planned: TypeAlias = Mapping[Path, bytes]
+# Plan files and bundles, by the GRAPH that they were made of; or what a module has of it.
+Planned: TypeAlias = Mapping[Path, bytes | GraphData]
 NOT_PLANNED: Planned = MappingProxyType({})
 
 
@@ -28,15 +31,28 @@ def named(
     graph: Path, module: str, options: ModuleOptions, planned: Planned = NOT_PLANNED
 ) -> Named:
     """Read GRAPH and bind it, for a module of this name."""
+    _, binding = read_bound(graph, options, planned)
+    return Named(module, binding, source_name(graph), options.said())
+
+
+def read_bound(
+    graph: Path, options: ModuleOptions, planned: Planned
+) -> tuple[tuple[Graph, ...], Binding]:
+    """Read GRAPH and bind it."""
+    overriding = choose_options(graph, options.overriding)
     graphs = read(graph, options.reading, planned)
-    binding = bind_graphs(graphs, choose_options(graph, options.overriding))
-    return Named(module, binding, source_name(graph))
+    binding = bind_graphs(graphs, overriding)
+    has = planned.get(graph)
+    return graphs, keep_plans(binding, has, overriding) if isinstance(has, GraphData) else binding
 
 
-def render_all(module: Named, options: ModuleOptions) -> dict[str, str]:
+def render_all(
+    module: Named, options: ModuleOptions, planned: Planned = NOT_PLANNED
+) -> dict[str, str]:
     """Render a module, and its operators of PyTorch with the graphs of their gradients."""
     graphs, of_each = options.torch.backward, options.for_gradients()
-    planned = plan_files(graphs, of_each)
+    missing = [graph for graph in graphs if graph not in planned]
+    planned = {**planned, **plan_files(missing, of_each)}
     backwards = [named(graph, module_of(graph, None), of_each, planned) for graph in graphs]
     return render_modules(module, backwards, options.torch.namespace)
 
@@ -66,8 +82,9 @@ def read(graph: Path, reading: ReadOptions, planned: Planned = NOT_PLANNED) -> t
     In place of a file that is in `planned`, the plans that were made of it are read.
     """
     file = display_name(graph)
-    if graph in planned:
-        return read_graphs(planned[graph], file)  # whoever planned it has said what is odd
+    made = planned.get(graph)
+    if isinstance(made, bytes):
+        return read_graphs(made, file)  # whoever planned it has said what is odd
     graphs = read_graphs(read_source(graph), file, reading)
     warn(merge_warnings(graphs), file)
     return graphs

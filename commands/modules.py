@@ -84,7 +84,7 @@ def render_module(
     """Read the graph of a module, or those of a family, and render its files."""
     if options.family.name is not None:
         return render_members(graphs, module, options, planned)
-    return render_all(named(graphs[0], module, options, planned), options)
+    return render_all(named(graphs[0], module, options, planned), options, planned)
 
 
 def _plan(wanted: Sequence[Wanted], jobs: int | None) -> dict[object, Planned]:

@@ -166,6 +166,23 @@ class ModuleOptions:
         """What decides the plans of a graph: graphs with the same are planned at once."""
         return self.targets, self.reading
 
+    def said(self) -> list[tuple[str, str]]:
+        """Return what the head of a module says of them: what decides its text, and no folder."""
+        torch = self.torch
+        namespace = torch.namespace if torch.namespace != _NAMESPACE else None
+        options: dict[str, Sequence[str]] = {
+            "--for": self.targets.gpus,
+            "--index": [str(self.reading.index)] if self.reading.index else [],
+            "--allow-newer": [""] * self.reading.allow_newer,
+            "--symbol": self.overriding.symbols,
+            "--unbounded": [""] * self.overriding.is_unbounded,
+            "--torch": [""] * (torch.namespace is not None),
+            "--torch-namespace": [namespace] if namespace else [],
+            "--backward": [graph.name for graph in torch.backward],
+            "--key": self.family.keys,
+        }
+        return [(option, value) for option, values in options.items() for value in values]
+
     def for_gradients(self) -> ModuleOptions:
         """Return what of it holds for the graphs of gradients."""
         return ModuleOptions(

@@ -16,11 +16,12 @@ from cudnn_bindgen.codegen.render.torch import render_torch
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A binding with the name of its module and the base name of its graph file."""
+    """A binding with the name of its module, the base name of its graph file, and options."""
 
     module: str
     binding: Binding
     source: str
+    options: Sequence[tuple[str, str]] = ()
 
 
 def render_modules(
@@ -38,7 +39,7 @@ def render_modules(
     every = [module, *backwards]
     files: dict[str, str] = {}
     for one in every:
-        files |= render(one.binding, one.module, one.source)
+        files |= render(one.binding, one.module, one.source, one.options)
     if namespace is None:
         return files
     _check_names(every)
