@@ -24,6 +24,7 @@ from cudnn_bindgen.commands.group import Group
 _PLACES = {
     "build": "cudnn_bindgen.commands.build:build",
     "bundle": "cudnn_bindgen.commands.bundle:bundle",
+    "config": "cudnn_bindgen.commands.config:config",
     "doctor": "cudnn_bindgen.commands.doctor:doctor",
     "emit": "cudnn_bindgen.commands.emit:emit",
     "gpus": "cudnn_bindgen.commands.gpus:gpus",

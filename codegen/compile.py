@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -119,11 +119,11 @@ def is_fresh(source: Path, directory: Path, environment: str) -> bool:
     return found is not None and found[0] == mark(content[: found.start()], source, environment)
 
 
-def foreign_modules(sources: Iterable[Path], directory: Path) -> list[Path]:
-    """Return the files that `build` would replace, though nobody compiled them from our text."""
+def foreign_modules(modules: Mapping[Path, Path]) -> list[Path]:
+    """Return what `compile_all` would replace, though nobody compiled it from our text."""
     binaries = [
         extension_path(directory, source.stem)
-        for source in sources
+        for source, directory in modules.items()
         if is_foreign(source) or not source.exists()
     ]
     return [path for path in binaries if path.is_file() and not _MARK.search(path.read_bytes())]
@@ -179,10 +179,10 @@ def compile_module(source: Path, directory: Path, child: Child | None = None) ->
     return extension_path(directory, source.stem)
 
 
-def compile_all(
-    sources: Iterable[Path], directory: Path, jobs: int | None
-) -> tuple[set[Path], set[Path]]:
+def compile_all(modules: Mapping[Path, Path], jobs: int | None) -> tuple[set[Path], set[Path]]:
     """Compile what is not up to date, print what fails, and return what was compiled and failed.
+
+    `modules` has the folder for each source.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def compile_all(
         No module can be compiled here.
     """
     environment = describe_environment()
-    stale = [source for source in sources if not is_fresh(source, directory, environment)]
+    stale = [source for source in modules if not is_fresh(source, modules[source], environment)]
     if stale:
         check_tools()
     failed: set[Path] = set()
@@ -204,7 +204,7 @@ def compile_all(
             _print(str(error))
 
     compilers = [new_compiler() for _ in range(min(jobs or cores(), len(stale)))]
-    tasks = {source: partial(compile_module, source, directory) for source in stale}
+    tasks = {source: partial(compile_module, source, modules[source]) for source in stale}
     do_all(tasks, compilers, "compiling", show)
     return {*stale} - failed, failed
 

@@ -31,6 +31,10 @@ def _compile(source: Path, directory: Path, environment: str) -> None:
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
 
+    class _Plain(Distribution):  # type: ignore[misc]
+        def finalize_options(self) -> None:
+            """Call no plug-ins: ours would build what pyproject.toml here asks for."""
+
     with tempfile.TemporaryDirectory() as scratch:
         # A copy, with nothing beside it: Cython looks there first for what is cimported, even libc.
         # And what is compiled is what the mark states, whatever happens to the file meanwhile.
@@ -45,7 +49,7 @@ def _compile(source: Path, directory: Path, environment: str) -> None:
             # setuptools puts the environment's own before these; the last one counts.
             extra_compile_args=[*FLAGS, *shlex.split(os.environ.get("CFLAGS", ""))],
         )
-        command = build_ext(Distribution({"ext_modules": [module]}))
+        command = build_ext(_Plain({"ext_modules": [module]}))
         command.build_temp = scratch
         command.build_lib = scratch
         command.ensure_finalized()

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from cudnn_bindgen.codegen.errors import (
-    CompileError,
-    EmitError,
-    GraphFormatError,
-    PlanError,
-    RecordError,
-)
 from cudnn_bindgen.codegen.text import did_you_mean, shorten
-from cudnn_bindgen.commands.errors import fail
-from cudnn_bindgen.extras import missing
+from cudnn_bindgen.commands.errors import fail, failures_in_a_line
 
 # What click raises from 8.2 on where there is no command: the help.
 _HELP: type[Exception] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
@@ -80,24 +71,13 @@ class Group(click.Group):
 @contextmanager
 def _said_in_a_line() -> Iterator[None]:
     try:
-        yield
+        with failures_in_a_line():
+            yield
     except _HELP:
         raise
     except click.UsageError as error:
         command = f"{error.ctx.command_path} --help" if error.ctx else "--help"
         fail(f"{_describe(error)} (try {command})")
-    except (CompileError, EmitError, GraphFormatError, PlanError, RecordError) as error:
-        fail(error)
-    except BrokenPipeError:
-        raise  # click ends quietly when a reader such as `head` has gone
-    except ImportError as error:
-        found = missing(error, "cudnn-bindgen")
-        if found is error:
-            raise
-        fail(found)
-    except OSError as error:
-        name = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-        fail(f"{name}{error.strerror or error}")
 
 
 def _describe(error: click.UsageError) -> str:

@@ -31,11 +31,12 @@ MAY_IMPORT = {
     "frontend.accelerating": {"codegen", "frontend.planning", "runtime", DATA},
     "doctor": {"codegen", "frontend", "runtime", EXTRAS},
     "commands": {"codegen", "doctor", "frontend", DATA, EXTRAS},
+    "build_systems": {"codegen", "commands"},
 }
 # Library → the only files that import it.
 USERS = {
     "Cython": {"codegen.compiler"},
-    "setuptools": {"codegen.compiler"},
+    "setuptools": {"build_systems.setuptools", "codegen.compiler"},
     "jinja2": {"codegen.render.module"},
     "ubjson": {"codegen.read.dialects.decode"},
     "zipfile": {"codegen.read.archive"},

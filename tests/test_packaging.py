@@ -33,7 +33,10 @@ pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[1]
 PLAN = ROOT / "tests/data/plans/cudnn-9.19-sm90/matmul_bias_relu.plan"
-SOURCES = ("*.py", "*.pyx", "*.pxd", "*.c", "*.hpp", "*.pyi", "*.jinja", "*.toml", "py.typed")
+SOURCES = (
+    *("*.py", "*.pyx", "*.pxd", "*.c", "*.hpp", "*.pyi", "*.jinja", "*.toml", "*.cmake"),
+    "py.typed",
+)
 OFFLINE = ("--no-build-isolation", "--no-deps", "--no-index")
 
 # Somebody else's Cython code that uses the runtime, as generated modules do.
@@ -350,4 +353,10 @@ def test_metadata(distributions: dict[str, Path]) -> None:
     assert metadata["Description-Content-Type"] == "text/markdown"
     links = re.findall(r"\]\((.*?)\)", str(metadata.get_payload()))
     assert not [link for link in links if not link.startswith("https://")]
+    assert dict(entry_points["setuptools.finalize_distribution_options"]) == {
+        "cudnn-bindgen": "cudnn_bindgen.build_systems.setuptools:finalize"
+    }
+    assert dict(entry_points["cmake.prefix"]) == {
+        "cudnn-bindgen": "cudnn_bindgen.build_systems.cmake"
+    }
     assert dict(entry_points["console_scripts"]) == {"cudnn-bindgen": "cudnn_bindgen.cli:main"}

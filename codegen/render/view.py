@@ -37,7 +37,7 @@ class Module:
     data_: ModuleData
     origin: str
     table: list[str]
-    sizes: dict[int, tuple[list[str], list[str]]] | None = None
+    options: list[str]
 
     version = __version__
     abi = RUNTIME_ABI

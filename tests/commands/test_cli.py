@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,9 @@ from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.render.module import render
 
-COMMANDS = ("emit", "build", "show", "bundle", "plan", "gpus", "record", "report", "doctor")
+COMMANDS = (
+    *("emit", "build", "config", "show", "bundle", "plan", "gpus", "record", "report", "doctor"),
+)
 
 
 def run(*arguments: str | Path) -> Result:
@@ -119,6 +122,46 @@ def test_a_depfile_names_all_that_is_written(graph: Path, here: Path) -> None:
     assert run("emit", graph, "-o", "out/m.pyx", "--depfile", "deps/m.d").exit_code == 0
     rule = (here / "deps" / "m.d").read_text()
     assert rule == f"out/m.pxd out/m.pyi out/m.pyx: {graph}\n"
+
+
+# What users write around `emit`, and what each tool says when there is nothing to do.
+BUILD_FILES = {
+    "ninja": (
+        "build.ninja",
+        "rule emit\n  command = {command}\n  depfile = m.d\n  deps = gcc\n"
+        "build m.pyx m.pyi m.pxd: emit graph.json\n",
+        "no work to do",
+    ),
+    "make": (
+        "Makefile",
+        "m.pyx m.pyi m.pxd &: graph.json\n\t{command}\n-include m.d\n",
+        "up to date",
+    ),
+}
+
+
+@pytest.mark.parametrize("tool", BUILD_FILES)
+def test_a_touched_graph_is_emitted_once(tool: str, graph: Path, here: Path) -> None:
+    if not shutil.which(tool):
+        pytest.skip(f"{tool} is not installed")
+    file, text, idle = BUILD_FILES[tool]
+    command = f"{sys.executable} -m cudnn_bindgen emit $in -o m.pyx --depfile m.d"
+    command = command.replace("$in", "graph.json" if tool == "make" else "$in")
+    (here / file).write_text(text.format(command=command))
+    shutil.copy(graph, here / "graph.json")
+
+    def is_idle() -> bool:
+        done = subprocess.run(
+            [tool, *(["m.pyx"] * (tool == "make"))], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return idle in done.stdout
+
+    assert [is_idle(), is_idle()] == [False, True]
+    os.utime(here / "m.pyx", (1, 1))  # what is older than its graph, with the right content
+    assert [is_idle(), is_idle()] == [False, True]
+    (here / "graph.json").touch()
+    assert [is_idle(), is_idle()] == [False, True]
 
 
 def test_check_writes_no_depfile(graph: Path, here: Path) -> None:

@@ -86,11 +86,9 @@ def test_show_reads_standard_input() -> None:
 def test_build_reads_standard_input(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Path] = []
 
-    def compile_all(
-        sources: list[Path], directory: Path, jobs: int | None
-    ) -> tuple[set[Path], set[Path]]:
-        compiled.extend(sources)
-        return {*sources}, set()
+    def compile_all(modules: dict[Path, Path], jobs: int | None) -> tuple[set[Path], set[Path]]:
+        compiled.extend(modules)
+        return {*modules}, set()
 
     monkeypatch.setattr("cudnn_bindgen.codegen.compile.compile_all", compile_all)
     assert run("build", "-", "-d", "out", stdin=GOOD).exit_code == 0

@@ -40,7 +40,10 @@ def written(directory: Path) -> dict[str, str]:
 
 
 def expected(namespace: str = "cudnn_bindgen") -> dict[str, str]:
-    net = Named("net", bind_document(forward()), "net.json")
+    options = [("--torch", ""), ("--backward", "dgrad.json")]
+    if namespace != "cudnn_bindgen":
+        options.insert(1, ("--torch-namespace", namespace))
+    net = Named("net", bind_document(forward()), "net.json", options)
     dgrad = Named("dgrad", bind_document(backward()), "dgrad.json")
     return render_modules(net, [dgrad], namespace)
 
