@@ -111,7 +111,9 @@ def emit(
     if check:
         _exit(find_differences(directory, files))
     check_free({display_name(graph): files})
-    outputs = [directory / file for file in sorted(files)]
+    # The module first: without `deps = gcc` ninja wants a depfile to begin with the first output.
+    names = sorted(files, key=lambda file: (file != f"{module}.pyx", file))
+    outputs = [directory / file for file in names]
     if not force:
         refuse_to_replace([*filter(is_foreign, outputs)])
     if depfile:

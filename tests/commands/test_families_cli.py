@@ -65,7 +65,7 @@ def test_emit_elsewhere_with_a_depfile(here: Path) -> None:
     assert (result.exit_code, result.output) == (0, "")
     assert written(here / "out") == expected("gemm")
     assert (here / "gemm.d").read_text() == (
-        f"out/gemm.pxd out/gemm.pyi out/gemm.pyx: {' '.join(FILES)}\n"
+        f"out/gemm.pyx out/gemm.pxd out/gemm.pyi: {' '.join(FILES)}\n"
     )
 
 
