@@ -39,8 +39,8 @@ def read_bound(
     graph: Path, options: ModuleOptions, planned: Planned
 ) -> tuple[tuple[Graph, ...], Binding]:
     """Read GRAPH and bind it."""
-    overriding = choose_options(graph, options.overriding)
     graphs = read(graph, options.reading, planned)
+    overriding = choose_options(graph, options.overriding)
     binding = bind_graphs(graphs, overriding)
     has = planned.get(graph)
     return graphs, keep_plans(binding, has, overriding) if isinstance(has, GraphData) else binding
