@@ -72,8 +72,8 @@ def emit(
     GRAPH is a plan file, a bundle of them, a structure dump, a log with graphs in it, or - for
     standard input. With --check also modules and folders of them, beside their graphs.
     """
-    if check and any(map(is_module, graphs)):
-        if options != parse_options([]) or output or name or depfile:
+    if check and output is None and any(map(is_module, graphs)):
+        if options != parse_options([]) or name or depfile:
             raise EmitError("--check: expected no other option, modules say their own, got one")
         _exit(check_modules(graphs))
     graph, family, torch = graphs[0], options.family, options.torch

@@ -99,7 +99,7 @@ def test_what_is_no_module(here: Path, text: str | None) -> None:
     assert "dense.pyx: expected a module that cudnn-bindgen has emitted" in result.stderr
 
 
-@pytest.mark.parametrize("option", [["--torch"], ["-o", "a.pyx"], ["--for", "h100"]])
+@pytest.mark.parametrize("option", [["--torch"], ["--name", "a"], ["--for", "h100"]])
 def test_no_other_option(here: Path, option: list[str]) -> None:
     result = run("--check", "graphs", *option)
     assert result.exit_code == 2
