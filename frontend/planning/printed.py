@@ -79,7 +79,9 @@ def _check_arguments(node: PrintedNode, path: str) -> None:
     for name, value in params.items():
         place = member(f"{path}.params", name)
         if isinstance(value, str) and value.partition(".")[0] not in _ENUMS:
-            raise PlanError(f"expected a member of {_ENUMS}, got {shorten(value)}", path=place)
+            raise PlanError(
+                f"expected a member of {' or '.join(_ENUMS)}, got {shorten(value)}", path=place
+            )
     count = params.get(_COUNT, 0)
     if count is True or count not in (0, 2, 3):
         raise PlanError(f"expected 2 or 3 parts of dropout, got {count!r}", path=path)

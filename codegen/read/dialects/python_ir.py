@@ -169,7 +169,7 @@ def _unfreeze(node: Any, path: str) -> Any:
     while at < len(text) or not text.endswith("}"):
         pair = _PAIR.match(text, at)
         if text[:1] != "{" or pair is None or pair[1] in params:
-            raise _not_said(text[at - 1 :], f"{path}.params")
+            raise _not_said(text[at - 1 :].strip(), f"{path}.params")
         name, value = pair.groups()
         if value[0] == "<" or _MEMBER.fullmatch(value):
             params[name] = value.strip("<>").partition(":")[0]
