@@ -61,6 +61,13 @@ Examples:
     help="This scalar is no constant: callers pass it; may be repeated.",
 )
 @click.option(
+    "--say",
+    "facts",
+    multiple=True,
+    metavar="FACT",
+    help="What a graph printed before lowering leaves out; may be repeated. docs/planning.md.",
+)
+@click.option(
     "--heuristics",
     default="A,FALLBACK",
     show_default=True,
@@ -88,6 +95,7 @@ def plan(
     directory: Path | None,
     constants: tuple[str, ...],
     arguments: tuple[str, ...],
+    facts: tuple[str, ...],
     heuristics: str,
     autotune: bool,
     engine: int | None,
@@ -113,7 +121,7 @@ def plan(
         raise PlanError("--output: expected one GRAPH and no --directory: it is one file")
     modes = tuple(filter(None, (mode.strip() for mode in heuristics.split(","))))
     options = PlanOptions(modes, engine, parse_knobs(knobs or ""), max_workspace, autotune)
-    said = parse_constants(constants, arguments)
+    said = parse_constants(constants, arguments, facts)
     if targets.gpus:
         from cudnn_bindgen.commands.planned import find_targets, plan_for
 
@@ -176,12 +184,12 @@ def _plan_here(
 ) -> bytes:
     """Return a plan for the GPU of this machine, in the bundle that GRAPH is if one is written."""
     from cudnn_bindgen.commands.planned import trace_python_plan
-    from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input
+    from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_any
 
     file, source = display_name(graph), read_source(graph)
     if is_python_plan(source):
         return trace_python_plan(source, file, reading)
-    structure = read_input(source, file, reading)
+    structure = read_any(source, said, file, reading)
     warn(structure.warnings, file)
 
     def tell(text: str) -> None:

@@ -17,7 +17,7 @@ from cudnn_bindgen.codegen.read.options import ReadOptions, Targets
 from cudnn_bindgen.codegen.read.source import display_name, read_source
 from cudnn_bindgen.codegen.text import printable
 from cudnn_bindgen.commands.errors import complain, warn
-from cudnn_bindgen.frontend.planning.constants import NOTHING, Constants, resolve_constants
+from cudnn_bindgen.frontend.planning.constants import NOTHING, Constants
 from cudnn_bindgen.frontend.planning.deviceless import (
     Answer,
     Cudnn,
@@ -28,7 +28,7 @@ from cudnn_bindgen.frontend.planning.deviceless import (
     use_cache,
 )
 from cudnn_bindgen.frontend.planning.gpus import Gpu, find_gpus
-from cudnn_bindgen.frontend.planning.make_plan import check_rebuildable, is_of_kernels, read_input
+from cudnn_bindgen.frontend.planning.make_plan import is_of_kernels, read_any
 from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions
 
 
@@ -121,14 +121,7 @@ def _tasks(
     """Return what is to be planned, after all has been refused that can be without a planner."""
     file, data = display_name(graph), read_source(graph)
     if not is_python_plan(data):
-        structure = read_input(data, file, reading)
-        warn(structure.warnings, file)
-        try:
-            check_rebuildable(structure)
-            resolve_constants(structure, constants)
-        except PlanError as error:
-            error.file = file
-            raise
+        warn(read_any(data, constants, file, reading).warnings, file)
     return [
         (
             gpu,

@@ -70,7 +70,7 @@ def build_plan(
         try:
             data, refusal = _serialized_somehow(structure, serialized)
         except BaseException as error:
-            _forget_frames(error)
+            forget_frames(error)
             raise
     built = leave_open(structure) if refusal else structure
     found = check_dump(data, built, frozenset(constants))
@@ -105,12 +105,12 @@ def _serialized_somehow(
         free = leave_open(structure)
         if free == structure:
             raise
-        _forget_frames(error)
+        forget_frames(error)
         refused = error
     try:
         data = serialized(free)
     except PlanError as error:
-        _forget_frames(error)
+        forget_frames(error)
         if error.problem == refused.problem:
             raise
         raise PlanError(
@@ -142,7 +142,7 @@ def _serialized(
     return serialize(graph, frontend), choice
 
 
-def _forget_frames(error: BaseException | None) -> None:
+def forget_frames(error: BaseException | None) -> None:
     """Let go of the graph that the frames of an error hold: it must not outlive its handle."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)

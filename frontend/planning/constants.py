@@ -29,17 +29,21 @@ class Constants:
     """What the user says of scalars without a value.
 
     `values` are pairs of a tensor's name, or its uid as text, and its value as text; `arguments`
-    are the names of those that callers pass.
+    are the names of those that callers pass. `said` are facts about a graph that was printed before
+    it was lowered (`said.read_said`).
     """
 
     values: tuple[tuple[str, str], ...] = ()
     arguments: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
 
 NOTHING = Constants()
 
 
-def parse_constants(texts: Sequence[str], arguments: Sequence[str] = ()) -> Constants:
+def parse_constants(
+    texts: Sequence[str], arguments: Sequence[str] = (), said: Sequence[str] = ()
+) -> Constants:
     """Read ``name=value``; a name may have ``=`` in it, a value has none."""
     pairs = []
     for text in texts:
@@ -47,7 +51,7 @@ def parse_constants(texts: Sequence[str], arguments: Sequence[str] = ()) -> Cons
         if not equals or not name or not value:
             raise PlanError(f"{_CONST}: expected NAME=VALUE, got {shorten(text)}")
         pairs.append((name, value))
-    return Constants(tuple(pairs), tuple(arguments))
+    return Constants(tuple(pairs), tuple(arguments), tuple(said))
 
 
 def find_open_scalars(structure: Structure) -> dict[int, TensorDocument]:

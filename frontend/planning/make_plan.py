@@ -8,14 +8,16 @@ from dataclasses import replace
 from cudnn_bindgen.codegen.bind.bundle import first_plan
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.model.graph import under
+from cudnn_bindgen.codegen.read.dialects.python_ir import UnloweredError
 from cudnn_bindgen.codegen.read.graph import read_document, read_graph
 from cudnn_bindgen.codegen.read.options import DEFAULT, ReadOptions
 from cudnn_bindgen.frontend.planning.autotune import Watch, unwatched
-from cudnn_bindgen.frontend.planning.build_plan import build_plan
+from cudnn_bindgen.frontend.planning.build_plan import build_plan, forget_frames
 from cudnn_bindgen.frontend.planning.constants import NOTHING, Constants, resolve_constants
-from cudnn_bindgen.frontend.planning.frontend import load_frontend
+from cudnn_bindgen.frontend.planning.frontend import device_of, load_frontend
 from cudnn_bindgen.frontend.planning.lowering import undo_lowering
 from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions
+from cudnn_bindgen.frontend.planning.printed import Printed, check_printed, lower_printed
 from cudnn_bindgen.frontend.planning.structure import Structure, read_structure
 from cudnn_bindgen.frontend.planning.trace import Trace
 
@@ -48,8 +50,35 @@ def read_input(
         raise
 
 
+def read_any(
+    data: bytes, constants: Constants, file: str = "", reading: ReadOptions = DEFAULT
+) -> Structure | Printed:
+    """Read as `read_input` does, and what was printed before lowering, with what the user says.
+
+    Raises
+    ------
+    GraphFormatError
+        `data` is neither.
+    PlanError
+        The graph cannot be rebuilt, or the user has to say more of it.
+    """
+    try:
+        try:
+            structure = read_input(data, file, reading)
+        except UnloweredError as error:
+            return check_printed(error.raw, constants.said)
+        if constants.said:
+            raise PlanError("--say: expected a graph printed before it was lowered, got another")
+        check_rebuildable(structure)
+        resolve_constants(structure, constants)
+    except PlanError as error:
+        error.file = file
+        raise
+    return structure
+
+
 def make_plan(
-    structure: Structure,
+    structure: Structure | Printed,
     constants: Constants = NOTHING,
     options: PlanOptions = HEURISTICS,
     tell: Callable[[str], None] = lambda text: None,
@@ -62,7 +91,7 @@ def make_plan(
     Parameters
     ----------
     structure
-        What `read_input` returned.
+        What `read_input` or `read_any` returned.
     constants
         What the user says of scalars without a value.
     options
@@ -88,9 +117,21 @@ def make_plan(
     PlanError
         The graph cannot be rebuilt, or cuDNN has no plan for it on this device.
     """
+    if isinstance(structure, Printed):
+        structure = _lower(structure, properties)
     check_rebuildable(structure)
     values = resolve_constants(structure, constants)
     return build_plan(structure, values, options, load_frontend(), tell, watch, properties, trace)
+
+
+def _lower(printed: Printed, properties: str | None) -> Structure:
+    frontend = load_frontend()
+    with device_of(frontend, properties) as device:
+        try:
+            return read_input(lower_printed(printed, frontend, device))
+        except BaseException as error:
+            forget_frames(error)
+            raise
 
 
 def check_rebuildable(structure: Structure) -> None:

@@ -24,7 +24,7 @@ from cudnn_bindgen.frontend.planning.device_properties import DeviceProperties
 from cudnn_bindgen.frontend.planning.deviceless import CUDNN, INSTALL, LIBRARY, Answer, Task
 from cudnn_bindgen.frontend.planning.driver import attributes_of
 from cudnn_bindgen.frontend.planning.frontend import Module, backend_version, load_frontend
-from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_input
+from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_any
 from cudnn_bindgen.frontend.planning.python_plan import convert, find_device
 from cudnn_bindgen.frontend.planning.trace import Trace
 
@@ -139,7 +139,7 @@ def _answer(task: Task, stub: str) -> Answer:
         if is_python_plan(task.graph):
             return Answer(plan=convert(task.graph, trace, is_trusted=task.reading.trusts_code))
         plan = make_plan(
-            read_input(task.graph, task.file, task.reading),
+            read_any(task.graph, task.constants, task.file, task.reading),
             task.constants,
             task.options,
             told.append,

@@ -80,8 +80,9 @@ EXPLAINED: dict[str, tuple[bytes, list[str]]] = {
             "read as  python IR",
             "at       $.json_version",
             'problem  expected "2.0" or "1.0", got a graph that was printed before it was lowered',
-            "remedy   print it after graph.validate(), graph.build_operation_graph() and "
-            "graph.create_execution_plans([...]), or write graph.serialize() of a built graph",
+            "remedy   `cudnn-bindgen plan` has NVIDIA's frontend lower it, and asks for what the "
+            "text leaves out; or print it after graph.validate(), graph.build_operation_graph() "
+            "and graph.create_execution_plans([...]), or write graph.serialize() of a built graph",
         ],
     ),
     "unknown": (

@@ -16,6 +16,7 @@ from codegen.read import (
     test_kernel_plan,
     test_logs,
     test_lost_v1,
+    test_python_ir,
     test_read,
     test_read_bytes,
     test_read_plan,
@@ -27,6 +28,7 @@ from cudnn_bindgen.codegen.bind.bundle import read_graphs, write_bundle
 from cudnn_bindgen.codegen.bind.plan_file import read_plans
 from cudnn_bindgen.codegen.read.dialects import plan
 from cudnn_bindgen.codegen.read.dialects.decode import MAX_BYTES
+from cudnn_bindgen.codegen.read.dialects.python_ir import read_printed
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.read.options import ReadOptions
 from support.documents import add_graph, plan_document, to_json, to_ubjson, with_remedy
@@ -52,6 +54,9 @@ def _reading(data: bytes, message: str, options: ReadOptions = ReadOptions()) ->
 def _collect() -> Iterator[tuple[str, Refusal]]:
     for name, (edit, message) in test_read.REFUSED.items():
         yield f"structure: {name}", _reading(test_read.broken(edit), message)
+    for name, (edit, message) in test_python_ir.REFUSED.items():
+        raw = test_python_ir.edited(edit)
+        yield f"python IR: {name}", Refusal(message, partial(read_printed, raw))
     for name, (fields, message) in test_read_plan.REFUSED.items():
         data = to_ubjson(plan_document(add_graph(), **fields))
         yield f"plan: {name}", _reading(data, message)

@@ -126,6 +126,13 @@ def placed(message: str, path: str = "$") -> GraphFormatError:
     missing = re.fullmatch(r"object missing required field `(\w+)`", problem)
     if missing:
         return GraphFormatError(f'expected a field "{missing[1]}", got none', path=path)
+    unknown = re.fullmatch(r"object contains unknown field `(.*)`", problem, re.DOTALL)
+    if unknown:
+        return GraphFormatError(
+            f'expected no field but those that are known, got "{shorten(unknown[1])}"',
+            path=path,
+            hint="a newer cudnn-bindgen may know it",
+        )
     return GraphFormatError(problem.replace("`", ""), path=path)
 
 

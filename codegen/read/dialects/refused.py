@@ -6,12 +6,11 @@ import re
 from typing import Any, NoReturn
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.read.dialects import python_ir
 from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.codegen.text import shorten
 
 NAME = "unknown"
-
-PYTHON_IR = "python IR"
 
 _GRAPH_FILE = "a graph file is written by repr(graph) or graph.serialize()"
 
@@ -81,14 +80,7 @@ def refuse_version(raw: dict[str, Any], known: str) -> GraphFormatError:
             hint="dump the graph again with nvidia-cudnn-frontend 1.27 or newer",
         )
     if "nodes" in raw:
-        error = GraphFormatError(
-            f"expected {known}, got a graph that was printed before it was lowered",
-            path="$.json_version",
-            hint="print it after graph.validate(), graph.build_operation_graph() and "
-            "graph.create_execution_plans([...]), or write graph.serialize() of a built graph",
-        )
-        error.dialect = PYTHON_IR
-        return error
+        return python_ir.UnloweredError(raw, known)
     return GraphFormatError('expected a field "json_version", got none', path="$", hint=_GRAPH_FILE)
 
 

@@ -324,7 +324,8 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         both(without("json_version"), lambda raw: raw.update(nodes=[{"type": "SDPA"}])),
         '$.json_version: expected "2.0" or "1.0", '
         "got a graph that was printed before it was lowered "
-        "(print it after graph.validate(), graph.build_operation_graph() and "
+        "(`cudnn-bindgen plan` has NVIDIA's frontend lower it, and asks for what the text leaves "
+        "out; or print it after graph.validate(), graph.build_operation_graph() and "
         "graph.create_execution_plans([...]), or write graph.serialize() of a built graph)",
     ),
     "another JSON object": (
