@@ -14,6 +14,7 @@ from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.bind.sidecar import choose_options
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.dialects.python_plan import recognise as is_python_plan
 from cudnn_bindgen.codegen.read.options import ReadOptions, Targets, TorchOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.render.files import Named, render_modules
@@ -81,9 +82,20 @@ def read(graph: Path, reading: ReadOptions, planned: Planned = NOT_PLANNED) -> t
     file = display_name(graph)
     if graph in planned:
         return read_graphs(planned[graph], file)  # whoever planned it has said what is odd
-    graphs = read_graphs(read_source(graph), file, reading)
+    graphs = read_graphs(read_traced(graph, reading), file, reading)
     warn(merge_warnings(graphs), file)
     return graphs
+
+
+def read_traced(graph: Path, reading: ReadOptions) -> bytes:
+    """Return what GRAPH holds; of a Python plan the plan of kernels that it is traced into."""
+    data = read_source(graph)
+    if not is_python_plan(data):
+        return data
+    # Not above: it takes a while, and is rarely needed.
+    from cudnn_bindgen.commands.planned import trace_python_plan
+
+    return trace_python_plan(data, display_name(graph), reading)
 
 
 def source_name(graph: Path) -> str:

@@ -32,11 +32,22 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option("--allow-newer", is_flag=True, help="Try to read a newer version of the format.")
     @click.option("--strict", is_flag=True, help="Make each warning an error.")
+    @click.option(
+        "--trust-native-code",
+        "trusts_code",
+        is_flag=True,
+        help="Run the code inside a Python plan; else it is compiled again.",
+    )
     @functools.wraps(command)
     def wrapped(
-        *arguments: object, index: int | None, allow_newer: bool, strict: bool, **rest: object
+        *arguments: object,
+        index: int | None,
+        allow_newer: bool,
+        strict: bool,
+        trusts_code: bool,
+        **rest: object,
     ) -> None:
-        command(*arguments, reading=ReadOptions(index, allow_newer, strict), **rest)
+        command(*arguments, reading=ReadOptions(index, allow_newer, strict, trusts_code), **rest)
 
     return wrapped
 

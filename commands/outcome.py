@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import click
 
-from cudnn_bindgen.codegen.model.graph import dotted
+from cudnn_bindgen.codegen.model.graph import under
 from cudnn_bindgen.codegen.read.source import is_stdin
 from cudnn_bindgen.codegen.text import printable
 from cudnn_bindgen.module_data import PlanParts
@@ -48,8 +48,7 @@ def _describe(plans: Sequence[PlanParts]) -> str:
         gpu = _describe_gpu(plan.sm, plan.sm_count)
         devices.setdefault(plan.cudnn_version, {})[gpu] = None
     return "; ".join(
-        f"planned for {', '.join(gpus)} under cuDNN {dotted(version)}"
-        for version, gpus in devices.items()
+        f"planned for {', '.join(gpus)} under {under(version)}" for version, gpus in devices.items()
     )
 
 

@@ -9,7 +9,10 @@ from pathlib import Path
 import click
 
 from cudnn_bindgen.codegen.bind.bundle import write_bundle
-from cudnn_bindgen.codegen.errors import PlanError
+from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
+from cudnn_bindgen.codegen.read.dialects.python_plan import NAME as PYTHON_PLAN
+from cudnn_bindgen.codegen.read.dialects.python_plan import read_head
+from cudnn_bindgen.codegen.read.dialects.python_plan import recognise as is_python_plan
 from cudnn_bindgen.codegen.read.options import ReadOptions, Targets
 from cudnn_bindgen.codegen.read.source import display_name, read_source
 from cudnn_bindgen.codegen.text import printable
@@ -25,7 +28,7 @@ from cudnn_bindgen.frontend.planning.deviceless import (
     use_cache,
 )
 from cudnn_bindgen.frontend.planning.gpus import Gpu, find_gpus
-from cudnn_bindgen.frontend.planning.make_plan import check_rebuildable, read_input
+from cudnn_bindgen.frontend.planning.make_plan import check_rebuildable, is_of_kernels, read_input
 from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions
 
 
@@ -59,7 +62,9 @@ def plan_for(
     for cudnn in cudnns:
         for (graph, gpu), answer in make(tasks, cudnn, jobs).items():
             if isinstance(answer, Answer):
-                plans[graph].append(answer.plan)
+                # Kernels are the same whichever cuDNN the frontend was planning with.
+                if cudnn is cudnns[0] or not is_of_kernels(answer.plan):
+                    plans[graph].append(answer.plan)
                 for text in answer.told:
                     click.echo(printable(f"{display_name(graph)}: {gpu}: {text}"), err=True)
             else:
@@ -85,6 +90,27 @@ def planned_files(
     }
 
 
+def trace_python_plan(data: bytes, file: str, reading: ReadOptions) -> bytes:
+    """Return the plan of kernels of a Python plan, for the GPU that it names, or from the cache.
+
+    Raises
+    ------
+    GraphFormatError
+        The file is not as the frontend writes it.
+    PlanError
+        The frontend does not build it, or it cannot be traced.
+    """
+    try:
+        read_head(data)
+    except GraphFormatError as error:
+        error.file, error.dialect = file, PYTHON_PLAN
+        raise
+    answer = use_cache({file: Task(graph=data, file=file, reading=reading)}, own_cudnn())[file]
+    if isinstance(answer, PlanError):
+        raise answer
+    return answer.plan
+
+
 def _tasks(
     graph: Path,
     gpus: Sequence[Gpu],
@@ -94,14 +120,15 @@ def _tasks(
 ) -> list[tuple[Gpu, Task]]:
     """Return what is to be planned, after all has been refused that can be without a planner."""
     file, data = display_name(graph), read_source(graph)
-    structure = read_input(data, file, reading)
-    warn(structure.warnings, file)
-    try:
-        check_rebuildable(structure)
-        resolve_constants(structure, constants)
-    except PlanError as error:
-        error.file = file
-        raise
+    if not is_python_plan(data):
+        structure = read_input(data, file, reading)
+        warn(structure.warnings, file)
+        try:
+            check_rebuildable(structure)
+            resolve_constants(structure, constants)
+        except PlanError as error:
+            error.file = file
+            raise
     return [
         (
             gpu,

@@ -26,7 +26,7 @@ from cudnn_bindgen.runtime.tensors cimport run_tensors
 from cudnn_bindgen.runtime.binding import Binding
 from cudnn_bindgen.runtime.overrides import Overrides as _Overrides
 
-_binding = Binding(__name__, 3, _data())
+_binding = Binding(__name__, 4, _data())
 cdef void* _graph = graph_of(_binding)
 
 FINGERPRINT = _binding.FINGERPRINT
@@ -119,7 +119,7 @@ def run(q, k, v, o=None, stats=None, *, workspace=None, stream=None, check=True,
 # The graph as a structure, and its plans: compressed, not for reading.
 cdef bytes _data():
     return (
-        b'eNrtvdluI1u2IHZu3brubjQMNPxsGAU9lZHZzUGkkkqgYOyYyCAZJCPI4NQoCBSHIMVJKUoKUoUD3If+Jf+Of8If0'
+        b'eNrtvdluI1u2IHZu3brubjRgNPxsGAU9lZHZzUGkkkqgYOyYyCAZJCPI4NQoCBSHIMVJKUoKUoUD3If+Jf+Of8If0'
         b'F57iNijMnWq6trH1YcHR0lyxdpr2GvaI//4+59++unlD/CnVFnd3NRWi0VtVfmyvCne35er1WJpeXNfvZ5/Kc/+CM'
         b'/8RP/8E/7zH7OPH8J++V/godPicXZ3fF0+PW0Wy//yuJsdXjB5/Ia0ST71nR7647/gxv8D/NmQ7/HHb3ePz08v/x7'
         b'ePS8Pp+PTXZF8vTk8vjyTry2v3UWD0s0fcSub3+E/+OvNT9DE5l9xgwTw00+/hz//yr4j7W/+E/zpUHq/y+htVXql'
@@ -417,13 +417,13 @@ cdef bytes _data():
         b'fUesaHzAijfn4qm721UB5Npd/h3kxelrgW7koqdkAstfJqCFjqzd5vHEDo9Gd37X12rtd8UQeTd6N16cg/H6oN4G7'
         b'gZXr2yR/23G51X60UYte0UAG/f735feN8pu9hk/6pG/J9wQFTsN8ldbS/VMIoA2n+12dCfgxZ8tXuo8OGr3jd5uq5'
         b'LbiJLbJfsI8XqNJ+v2u5PZtLd6VL/l+ameZOheKX5holu9H9pXkSreFCMXlu/r5zz///PMff//TTz/98XfwZ/NP+M'
-        b'9/yj/+Tv74z/LH32cfT//bv/z001+u5sfD8/L8fPUVv90/vjwv7xaz59nd8+VxefX1ymt30eDq89UGnnraLxeb2Xs'
-        b'PHKWvLfJ96QZDTnfH1+XT02axvDutZ4/Lu+Vhdr9bLq6+Pj+9LD9fnfZ38+PLAXj4z6WfP189nI6HO0A4bY4HaKn8'
-        b'X4rQyOG4WJ6uvv7Xv1zNdpv7zd1+dtpefV3NdidoYPb8fLg7zWe75d3rbPeC6V87VrVY8a4B9XtigTzJ8TDb3UGry'
-        b'WG/xExcDbq9u7brEfjT8fH48nz3+HS8n91vdpvny9XXw8tu9/kqWR6WT1gbp+fZ8ymTZbN/3C1xO7Nnyn7c8T3fdY'
-        b'gKgY0TVjTK+b36evP5qnX1tfz5Krz6Wvp8Nbz6ev0z0dn+vHqs5SLulqvnu3vQ0iKjv5+d707Lb3e75eFu+yp++3x'
-        b'8Bok+AvuWg/Yz6IOn5d0e9AxcN1Dbw1qf7fGn0+JxBp9AEZkE3auvlc9XfSp5FRh+nC0Wm0Mi98vTJlnnXBeho/Hz'
-        b'dy+n5d3umJTzx55nCRDpOz0ERF4OK/zAaj9j8J//DE8sD6fjE+3/d6xssdkDuPy59rlcvflcKtf+nLNPse+wGZ2es'
-        b'RniB2/KpUrl83X5y00NP/25BM+/bIBPMMG/gUjpY0TKfxOR8seIXP91RHBvf/3a/RiNikqDe5ZEQG2emo5Iolhhj/'
-        b'LGq99vHD8HjvI4O53u7i+Z61M/VL78C3jfYnkGnXy+0kLEzwIbOe0biLL/D/RlvTg='
+        b'9/yj/+Tv74z/LH32cfO6f/7V9++ukvV/Pj4Xl5fr76it/uH1+el3eL2fPs7vnyuLz6euW1u2hw9flqA0897ZeLzey'
+        b'9B47S1xb5vnSDIae74+vy6WmzWN6d1rPH5d3yMLvfLRdXX5+fXpafr077u/nx5QA8/OfSz5+vHk7Hwx0gnDbHA7RU'
+        b'/i9FaORwXCxPV1//61+uZrvN/eZuPzttr76uZrsTNDB7fj7cneaz3fLudbZ7wfSvHatarHjXgPo9sUCe5HiY7e6g1'
+        b'eSwX2Imrgbd3l3b9Qj86fh4fHm+e3w63s/uN7vN8+Xq6+Flt/t8lSwPyyesjdPz7PmUybLZP+6WuJ3ZM2U/7vie7z'
+        b'pEhcDGCSsa5fxefb35fNW6+lr+fBVefS19vhpefb3+mehsf1491nIRd8vV8909aGmR0d/Pznen5be73fJwt30Vv30'
+        b'+PoNEH4F9y0H7GfTB0/JuD3oGrhuo7WGtz/b402nxOINPoIhMgu7V18rnqz6VvAoMP84Wi80hkfvlaZOsc66L0NH4'
+        b'+buX0/Jud0zK+WPPswSI9J0eAiIvhxV+YLWfMfjPf4YnlofT8Yn2/ztWttjsAVz+XPtcrt58LpVrf87Zp9h32IxOz'
+        b'9gM8YM35VKl8vm6/OWmhp/+XILnXzbAJ5jg30Ck9DEi5b+JSPljRK7/OiK4t79+7X6MRkWlwT1LIqA2T01HJFGssE'
+        b'd549XvN46fA0d5nJ1Od/eXzPWpHypf/gW8b7E8g04+X2kh4meBjZz2DYTZ/wfVBr2H'
     )

@@ -177,7 +177,8 @@ class PlanMissingError(PlanMismatchError):
 
 def _device(sm: int, sm_count: int, cudnn_version: int) -> str:
     count = sm_count or "any number of"
-    return f"SM {sm} with {count} multiprocessors under cuDNN {_dotted(cudnn_version)}"
+    under = f"cuDNN {_dotted(cudnn_version)}" if cudnn_version else "any cuDNN"
+    return f"SM {sm} with {count} multiprocessors under {under}"
 
 
 def _dotted(cudnn_version: int) -> str:

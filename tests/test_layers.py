@@ -39,6 +39,7 @@ USERS = {
     "jinja2": {"codegen.render.module"},
     "ubjson": {"codegen.read.dialects.decode"},
     "zipfile": {"codegen.read.archive"},
+    "elftools": {"frontend.planning.device_code"},
     "filelock": {"frontend.file_cache"},
     "platformdirs": {"frontend.file_cache"},
     "rich": {

@@ -11,6 +11,7 @@ from cudnn_bindgen.codegen.bind.binding import Argument, Binding
 from cudnn_bindgen.codegen.bind.bundle import merge_warnings
 from cudnn_bindgen.codegen.model.evidence import as_plain, read_evidence
 from cudnn_bindgen.codegen.model.graph import Graph, Node, PlanInfo, Scalar, Tensor
+from cudnn_bindgen.codegen.model.kernel_plan import KernelPlan
 from cudnn_bindgen.codegen.text import shorten
 from cudnn_bindgen.module_data import PlanParts
 
@@ -171,7 +172,8 @@ def _plan(plan: PlanParts, info: PlanInfo) -> dict[str, Any]:
         "engine": plan.engine,
         "behavior_notes": list(info.behavior_notes),
         "evidence": evidence_of(info),
-        "bytes": len(plan.text),
+        "bytes": len(plan.text) + sum(map(len, info.kernels.binaries if info.kernels else ())),
+        "kernels": _kernels(info.kernels) if info.kernels else None,
         "constants": [
             {"uid": uid} | as_scalar(value) for uid, value in info.constants if uid not in plan.uids
         ],
@@ -183,6 +185,25 @@ def _plan(plan: PlanParts, info: PlanInfo) -> dict[str, Any]:
         "replacements": [
             {"source": source, "target": target, "offset": offset}
             for source, target, offset in plan.replacements
+        ],
+    }
+
+
+def _kernels(plan: KernelPlan) -> dict[str, Any]:
+    """Return what a plan of kernels launches."""
+    return {
+        "sha256": plan.digest,
+        "workspace_size": plan.workspace_size,
+        "tensor_maps": len(plan.tensor_maps),
+        "launches": [
+            {
+                "kernel": launch.kernel,
+                "grid": launch.grid,
+                "block": launch.block,
+                "shared": launch.shared,
+                "addresses": len(launch.addresses) + len(launch.tensor_maps),
+            }
+            for launch in plan.launches
         ],
     }
 

@@ -11,7 +11,7 @@ import msgspec
 from cudnn_bindgen.codegen.bind.bundle import first_plan
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.model.evidence import as_rows, made_for, summarize
-from cudnn_bindgen.codegen.model.graph import dotted, is_made_up
+from cudnn_bindgen.codegen.model.graph import is_made_up, under
 from cudnn_bindgen.codegen.read.graph import Entry, list_graphs, read_graph
 from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
@@ -190,7 +190,7 @@ def _plan_row(plan: dict[str, Any]) -> dict[str, str]:
     return {
         "SM": str(plan["sm"]),
         "SM count": str(plan["sm_count"] or ""),
-        "cuDNN": dotted(plan["cudnn_version"]),
+        "cuDNN": under(plan["cudnn_version"]).removeprefix("cuDNN "),
         "made": _text(made_for(plan["evidence"] or {})),
         "engine": _text(plan["engine"]),
         "workspace": str(plan["frontend_workspace_size"] or ""),
@@ -200,16 +200,21 @@ def _plan_row(plan: dict[str, Any]) -> dict[str, str]:
 
 def _print_plan(tables: Tables, plan: dict[str, Any]) -> None:
     tables.say(
-        f"cuDNN {dotted(plan['cudnn_version'])}, SM {plan['sm']}, {_text(plan['engine'])}, "
+        f"{under(plan['cudnn_version'])}, SM {plan['sm']}, {_text(plan['engine'])}, "
         f"{plan['bytes']} bytes",
         "plan",
     )
     notes = ", ".join(shorten(note) for note in plan["behavior_notes"])
     tables.say(f"behavior notes: {notes or 'none'}")
-    tables.say(
-        f"workspace: {plan['frontend_workspace_size']} bytes of the frontend's, and cuDNN's own, "
-        "which it tells once the plan is on a device"
-    )
+    if plan["kernels"]:
+        tables.say(f"workspace: {plan['kernels']['workspace_size']} bytes")
+        tables.say(f"kernels: SHA-256 {plan['kernels']['sha256']}")
+        tables.table("launches", [*map(_cells, plan["kernels"]["launches"])])
+    else:
+        tables.say(
+            f"workspace: {plan['frontend_workspace_size']} bytes of the frontend's, and cuDNN's "
+            "own, which it tells once the plan is on a device"
+        )
     _print_evidence(tables, plan["evidence"])
     for part in ("workspace_parts", "replacements"):
         tables.table(part.replace("_", " "), [*map(_cells, plan[part])])

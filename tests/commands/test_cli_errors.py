@@ -25,7 +25,7 @@ BAD_FILES = {
     "v3": (GOOD.replace(b'"2.0"', b'"3.0"'), '$.json_version: expected "2.0" or "1.0", got'),
     "log": (b'x\n{"context": 1}\n', 'line 2: $: expected a field "json_version", got none'),
     "log of two": (b'{"context": 1}\n{"context": 2}\n', "expected one graph, got 2"),
-    "python plan": (b"CUDNN_FE_PYPLAN\0", "expected a backend plan, got the plan of a Python "),
+    "python plan": (b"CUDNN_FE_PYPLAN\0", "expected a whole Python plan, got one "),
     "deep": (b'{"a":' * 10_000, "expected a graph file, got JSON nested too deep"),
     "truncated bundle": (two()[:-1], "expected a bundle, got a zip archive that does not end as"),
     "edited bundle": (with_entry(two(), 0, sha256=""), "bundle.json $.plans[0].sha256: expected"),

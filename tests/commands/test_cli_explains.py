@@ -66,12 +66,12 @@ EXPLAINED: dict[str, tuple[bytes, list[str]]] = {
             "remedy   call graph.validate() before dumping the graph",
         ],
     ),
-    "python-engine plan": (
+    "Python plan": (
         b"CUDNN_FE_PYPLAN\0",
         [
-            "read as  python-engine plan",
-            "problem  expected a backend plan, got the plan of a Python engine",
-            "remedy   its kernels are Python code; build the graph with a cuDNN backend engine",
+            "read as  Python plan",
+            "problem  expected a whole Python plan, got one that is cut off",
+            "remedy   write graph.serialize() again",
         ],
     ),
     "python IR": (
