@@ -167,7 +167,7 @@ def _take_first(
             candidates.append(refused(Candidate(index, "refused"), "refused", reason))
             continue
         try:
-            data, size = _build(graph, index, options, frontend, trace)
+            traced, size = _build(graph, index, options, frontend, trace)
         except PlanError as error:
             candidates.append(refused(Candidate(index, "refused"), "refused", error.problem))
             only_limit &= not isinstance(error, RefusedError)
@@ -175,6 +175,7 @@ def _take_first(
                 refusing[engine] = index
         else:
             candidates.append(Candidate(index, "taken", workspace=size))
+            data = traced or serialize(graph, frontend)
             return data, Choice("heuristics", index, tuple(candidates))
     raise none_left(candidates, only_limit)
 
@@ -182,10 +183,9 @@ def _take_first(
 def _build(
     graph: Graph, index: int, options: PlanOptions, frontend: Module, trace: Trace | None
 ) -> tuple[bytes, int]:
-    """Return the plan file of one plan, and its workspace in bytes."""
+    """Build a plan; return its plan file if it is traced, else nothing, and its workspace."""
     if trace is None or own_engine(graph, index) is None:
-        size = build_at(graph, index, options.max_workspace, frontend)
-        return serialize(graph, frontend), size
+        return b"", build_at(graph, index, options.max_workspace, frontend)
     trace.prepare()
     with trace.listening():
         size = build_at(graph, index, options.max_workspace, frontend)
@@ -203,5 +203,6 @@ def _pin(
     with refusals(frontend, f"cuDNN does not take engine {options.engine}"):
         graph.create_execution_plan(options.engine, knobs)
         index = graph.get_execution_plan_count() - 1
-    data, size = _build(graph, index, options, frontend, trace)
+    traced, size = _build(graph, index, options, frontend, trace)
+    data = traced or serialize(graph, frontend)
     return data, Choice("engine", index, (Candidate(index, "taken", workspace=size),))

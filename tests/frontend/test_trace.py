@@ -6,6 +6,7 @@ import ctypes
 import importlib.util
 import json
 import struct
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def attention(head: int) -> bytes:
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 @pytest.mark.parametrize(("gpu", "head", "engine"), [("h200", 512, 20517), ("b200", 128, 20511)])
 def test_attention_of_the_frontends_own(gpu: str, head: int, engine: int) -> None:
-    if importlib.util.find_spec("cudnn.sdpa.fwd") is None:
+    if int(version("nvidia-cudnn-frontend").split(".")[1]) < 32:
         pytest.skip("the frontend has no such engines")
     task = Task(graph=attention(head), file="a.json", properties=device_properties(gpu))
     answer = make_plans({0: task}, own_cudnn())[0]
@@ -165,8 +166,8 @@ def test_attention_of_the_frontends_own(gpu: str, head: int, engine: int) -> Non
 
 
 def test_the_graphs_of_others_are_planned_without_them(tmp_path: Path) -> None:
-    pytest.importorskip("cudnn")
-    if own_cudnn() is None:
+    # Imported here it would load the real cuDNN, where other tests have the stand-in.
+    if importlib.util.find_spec("cudnn") is None or own_cudnn() is None:
         pytest.skip("nvidia-cudnn-jit-cu13 is not installed")
     task = Task(graph=ATTENTION.read_bytes(), properties=device_properties("h200"))
     answer = make_plans({0: task}, own_cudnn())[0]
