@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 from pathlib import Path
@@ -109,7 +110,8 @@ def test_no_other_option(here: Path, option: list[str]) -> None:
 def test_plans_are_kept_and_the_rest_is_compared(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("cudnn")
+    if importlib.util.find_spec("cudnn") is None:  # imported, it would load the real cuDNN
+        pytest.skip("nvidia-cudnn-frontend is not installed")
     monkeypatch.setenv("CUDNN_BINDGEN_CACHE", str(here / "cache"))
     assert run("graphs/sdpa_causal.json", "--for", "h100", "-o", "mymodel/attn.pyx").exit_code == 0
     text = (here / "mymodel/attn.pyx").read_text()
