@@ -115,9 +115,9 @@ SOURCES = {".build", ".json", ".ninja", ".py", ".toml", ".txt", ""}
 @pytest.mark.parametrize("name", NEEDS)
 def test_example(name: str, folder: Path) -> None:
     *build, use = commands(name)
-    if name == "setuptools":
-        if importlib.util.find_spec("cudnn") is None:  # imported, it would load the real cuDNN
-            pytest.skip("nvidia-cudnn-frontend is not installed")
+    # Imported, it would load the real cuDNN.
+    if name == "setuptools" and importlib.util.find_spec("cudnn") is None:
+        pytest.skip("nvidia-cudnn-frontend is not installed")
     for command in build:
         run(command, folder)
     first = binaries(folder)

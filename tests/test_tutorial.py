@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -18,7 +19,8 @@ BLOCK = re.compile(
 
 @pytest.mark.long
 def test_the_tutorial(tmp_path: Path) -> None:
-    pytest.importorskip("cudnn")
+    if importlib.util.find_spec("cudnn") is None:  # imported, it would load the real cuDNN
+        pytest.skip("nvidia-cudnn-frontend is not installed")
     said = ""
     for is_left_out, language, text in BLOCK.findall(PAGE.read_text()):
         if language != "sh":
