@@ -1,4 +1,4 @@
-"""The command line: which commands there are. Exit 1: not up to date; 2: bad input."""
+"""The command line: which commands there are. Exit 1: not up to date, a problem; 2: bad input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ if __name__ == "__main__" and sys.path[0] == os.getcwd():  # noqa: PTH109 - noth
     # That is where python -m looks first: a copy.py that lies there would be executed.
     del sys.path[0]
 
-import click
+try:
+    import click
+except ImportError as error:
+    from cudnn_bindgen.extras import missing
+
+    print(f"error: {missing(error, 'cudnn-bindgen')}", file=sys.stderr)
+    sys.exit(2)
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.commands.group import Group
@@ -18,6 +24,8 @@ from cudnn_bindgen.commands.group import Group
 _PLACES = {
     "build": "cudnn_bindgen.commands.build:build",
     "bundle": "cudnn_bindgen.commands.bundle:bundle",
+    "config": "cudnn_bindgen.commands.config:config",
+    "doctor": "cudnn_bindgen.commands.doctor:doctor",
     "emit": "cudnn_bindgen.commands.emit:emit",
     "gpus": "cudnn_bindgen.commands.gpus:gpus",
     "plan": "cudnn_bindgen.commands.plan:plan",

@@ -33,7 +33,7 @@ else:
 
 
 # What the emitted code and its data were written against; the runtime refuses another number.
-RUNTIME_ABI = 3
+RUNTIME_ABI = 4
 
 
 class Operand(NamedTuple):
@@ -70,6 +70,89 @@ class Operand(NamedTuple):
     default: float | int | None = None
 
 
+class TensorMap(NamedTuple):
+    """What ``cuTensorMapEncodeTiled`` is called with before a kernel is launched.
+
+    Attributes
+    ----------
+    data_type, interleave, swizzle, l2_promotion, fill
+        The driver's numbers (cuda.h).
+    dims, box, element_strides
+        In elements, the innermost first.
+    strides
+        In bytes, of all axes but the innermost.
+    source, offset
+        The address is that of the operand of this uid, or of the workspace if None, plus `offset`
+        bytes.
+    """
+
+    data_type: int
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    interleave: int
+    swizzle: int
+    l2_promotion: int
+    fill: int
+    source: int | None
+    offset: int
+
+
+class KernelLaunch(NamedTuple):
+    """One launch of a kernel.
+
+    Attributes
+    ----------
+    binary, kernel
+        Index into `KernelPlan.binaries`, and the kernel's name there.
+    grid, block
+        In blocks and threads: x, y, z.
+    shared
+        Bytes of dynamic shared memory.
+    attributes
+        ``(id, value)``: CUlaunchAttribute and the bytes that its value has.
+    parameters
+        The bytes of each, with what follows missing.
+    addresses
+        ``(parameter, place, source, offset)``: from byte `place` on there are the 8 bytes of the
+        address of the operand of uid `source`, or of the workspace if None, plus `offset`.
+    tensor_maps
+        ``(parameter, place, index)``: the 128 bytes of a tensor map of `KernelPlan.tensor_maps`.
+    """
+
+    binary: int
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int
+    attributes: tuple[tuple[int, bytes], ...]
+    parameters: tuple[bytes, ...]
+    addresses: tuple[tuple[int, int, int | None, int], ...]
+    tensor_maps: tuple[tuple[int, int, int], ...]
+
+
+class KernelPlan(NamedTuple):
+    """A plan of one of the frontend's own engines: the kernels that it launches, one by one.
+
+    Attributes
+    ----------
+    binaries
+        Device code, in a form that ``cuLibraryLoadData`` takes.
+    tensor_maps
+        Those of all launches.
+    launches
+        In order, on one stream.
+    workspace_size
+        Bytes.
+    """
+
+    binaries: tuple[bytes, ...]
+    tensor_maps: tuple[TensorMap, ...]
+    launches: tuple[KernelLaunch, ...]
+    workspace_size: int
+
+
 class PlanParts(NamedTuple):
     """One plan as the runtime takes it: cuDNN's own text and what the frontend adds around it.
 
@@ -78,7 +161,8 @@ class PlanParts(NamedTuple):
     fingerprint
         Of the graph the plan was built for.
     cudnn_version, sm, sm_count
-        What it was built with: 91900 is 9.19.0, 90 is SM 9.0; a count of 0 is not known.
+        What it was built with: 91900 is 9.19.0, 90 is SM 9.0; a count of 0 is not known. A version
+        of 0 is none: the plan has `kernels`, and any cuDNN may be loaded.
     engine
         Engine and knobs, for people.
     uids
@@ -95,9 +179,11 @@ class PlanParts(NamedTuple):
     workspace_size
         Bytes that the parts above take, before cuDNN's own workspace.
     text
-        cuDNN's serialized execution plan.
+        cuDNN's serialized execution plan; empty if there are `kernels`.
     alignments
         ``(uid, bytes)``: what the plan asks of arguments' addresses, where it says so.
+    kernels
+        In place of cuDNN's plan; None for cuDNN's.
     """
 
     fingerprint: str
@@ -113,6 +199,7 @@ class PlanParts(NamedTuple):
     workspace_size: int
     text: bytes
     alignments: tuple[tuple[int, int], ...] = ()
+    kernels: KernelPlan | None = None
 
 
 class OverrideData(NamedTuple):
@@ -250,5 +337,20 @@ def _graph(*fields: Any) -> GraphData:
     return graph._replace(
         operands=tuple(Operand(*operand) for operand in graph.operands),
         overrides=graph.overrides and OverrideData(*graph.overrides),
-        plans=tuple(PlanParts(*plan) for plan in graph.plans),
+        plans=tuple(_plan(*plan) for plan in graph.plans),
+    )
+
+
+def _plan(*fields: Any) -> PlanParts:
+    parts = PlanParts(*fields)
+    if parts.kernels is None:
+        return parts
+    binaries, maps, launches, workspace_size = parts.kernels
+    return parts._replace(
+        kernels=KernelPlan(
+            binaries,
+            tuple(TensorMap(*each) for each in maps),
+            tuple(KernelLaunch(*launch) for launch in launches),
+            workspace_size,
+        )
     )

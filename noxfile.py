@@ -48,6 +48,22 @@ def test(session):
 
 
 @nox.session
+def docs(session):
+    """Build the documentation site: build/site/index.html."""
+    session.install(".[docs]")
+    command = ("sphinx-build", "-W", "--keep-going", "-c", "docs", "-d", "build/doctrees")
+    session.run(*command, ".", "build/site")
+
+
+@nox.session
+def dist(session):
+    """Build sdist and wheel as a package index takes them: build/dist."""
+    session.install(".[dev]")
+    session.run("python", "-m", "build", "--outdir", "build/dist")
+    session.run("twine", "check", "--strict", *map(str, Path("build/dist").glob("*")))
+
+
+@nox.session
 def sanitize(session):
     """Run the runtime's tests under ASan and UBSan; arguments after ``--`` go to pytest."""
     session.install(".[test]")
@@ -92,5 +108,5 @@ def bench(session):
 @nox.session
 def regenerate(session):
     """Emit generated/ anew; what ``git diff`` then shows is what to review."""
-    session.install(".")
+    session.install(".[build]")
     session.run("python", "tools/regenerate.py")

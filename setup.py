@@ -1,6 +1,7 @@
 """Build the Cython modules; everything else stands in pyproject.toml."""
 
 import os
+import re
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -13,6 +14,12 @@ FLAGS = [] if "CXXFLAGS" in os.environ else ["-O2", "-g0"]
 # src/…, not runtime/…: Cython finds a module's own .pxd by the package's folders on disk.
 ROOMS = [Path("src/cudnn_bindgen", room) for room in ("frontend/recording", "runtime")]
 CORES = os.cpu_count() or 1
+# On a package index there is no file beside this text that a link could lead to.
+README = re.sub(
+    r"\[([^]]+)\]\((?!https:)[^)]+\)",
+    r"\1",
+    Path("README.md").read_text("utf-8").partition("\n## Documentation\n")[0],
+)
 
 if __name__ == "__main__":  # what translates in parallel may import this file again
     # What a process that plans without a GPU gets for libcuda.so.1: it goes by this name.
@@ -41,6 +48,8 @@ if __name__ == "__main__":  # what translates in parallel may import this file a
         nthreads=CORES,
     )
     setup(
+        long_description=README,
+        long_description_content_type="text/markdown",
         ext_modules=[*modules, stub],
         options={"build_ext": {"parallel": CORES}},
     )

@@ -12,18 +12,21 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
 import cudnn_bindgen
 from cudnn_bindgen.codegen.children import Child, EndedError, cores, do_all
+from cudnn_bindgen.codegen.errors import CompileError
 from cudnn_bindgen.codegen.output import is_foreign
-from cudnn_bindgen.codegen.text import printable
+from cudnn_bindgen.codegen.text import printable, shorten
+from cudnn_bindgen.extras import INSTALL
 
 # What the C compiler is told unless the environment says otherwise: a module is glue, and compile
 # time counts.
@@ -31,11 +34,8 @@ FLAGS = ("-O1", "-g0")
 
 # What else of the environment setuptools hands to compiler and linker.
 COMMANDS = ("CC", "LDSHARED")
+PACKAGES = ("cython", "setuptools")
 ENVIRONMENT = ("ARCHFLAGS", "CFLAGS", "CPPFLAGS", "LDFLAGS", *COMMANDS)
-
-
-class CompileError(RuntimeError):
-    """Cython or the C compiler refused a module; the message is what they printed."""
 
 
 def extension_path(directory: Path, module: str) -> Path:
@@ -50,22 +50,55 @@ def describe_toolchain() -> list[str]:
     return [
         str(sysconfig.get_config_var("EXT_SUFFIX")),
         sys.version,
-        *(importlib.metadata.version(package) for package in ("cython", "setuptools")),
+        *map(package_version, PACKAGES),
         *FLAGS,
         *(f"{name}={value}" for name, value in [*given.items(), *built_with.items()]),
-        _compiler_version(given["CC"] or built_with["CC"]),
+        compiler_version(),
     ]
 
 
-def _compiler_version(command: str) -> str:
+def compiler_program() -> str:
+    """Return the C compiler that setuptools would run; empty if CC is none that it can read."""
     try:
-        program = shlex.split(command)[0]
+        return shlex.split(os.environ.get("CC") or str(sysconfig.get_config_var("CC")))[0]
+    except (IndexError, ValueError):
+        return ""
+
+
+def compiler_version() -> str:
+    """Return what the C compiler prints as its version; empty if it cannot be run."""
+    try:
         done = subprocess.run(  # noqa: S603 - the compiler that a build would run
-            [program, "--version"], capture_output=True, text=True, errors="replace", check=False
+            [compiler_program(), "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
         )
-    except (OSError, IndexError, ValueError):
+    except OSError:
         return ""  # building says what is missing, if it comes to that
     return done.stdout
+
+
+def check_tools() -> None:
+    """Raise CompileError for a missing Cython, setuptools or C compiler, with the remedy."""
+    for package in PACKAGES:
+        if not package_version(package):
+            raise CompileError(f"expected {package}, to compile with, got none ({INSTALL})")
+    program = compiler_program()
+    if program and not shutil.which(program):
+        raise CompileError(
+            f"expected a C compiler, got none: there is no {shorten(program)} (apt install gcc, or "
+            "dnf install gcc; the variable CC names another)"
+        )
+
+
+def package_version(package: str) -> str:
+    """Return the version of an installed package; empty if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def describe_environment() -> str:
@@ -86,11 +119,11 @@ def is_fresh(source: Path, directory: Path, environment: str) -> bool:
     return found is not None and found[0] == mark(content[: found.start()], source, environment)
 
 
-def foreign_modules(sources: Iterable[Path], directory: Path) -> list[Path]:
-    """Return the files that `build` would replace, though nobody compiled them from our text."""
+def foreign_modules(modules: Mapping[Path, Path]) -> list[Path]:
+    """Return what `compile_all` would replace, though nobody compiled it from our text."""
     binaries = [
         extension_path(directory, source.stem)
-        for source in sources
+        for source, directory in modules.items()
         if is_foreign(source) or not source.exists()
     ]
     return [path for path in binaries if path.is_file() and not _MARK.search(path.read_bytes())]
@@ -146,32 +179,34 @@ def compile_module(source: Path, directory: Path, child: Child | None = None) ->
     return extension_path(directory, source.stem)
 
 
-def compile_all(sources: Iterable[Path], directory: Path, jobs: int | None) -> bool:
-    """Compile what is not up to date, print what fails, and return whether nothing did.
+def compile_all(modules: Mapping[Path, Path], jobs: int | None) -> tuple[set[Path], set[Path]]:
+    """Compile what is not up to date, print what fails, and return what was compiled and failed.
 
-    Of several modules it also prints how many were compiled.
+    `modules` has the folder for each source.
+
+    Raises
+    ------
+    CompileError
+        No module can be compiled here.
     """
-    sources = list(sources)
     environment = describe_environment()
-    stale = [source for source in sources if not is_fresh(source, directory, environment)]
-    failed = 0
+    stale = [source for source in modules if not is_fresh(source, modules[source], environment)]
+    if stale:
+        check_tools()
+    failed: set[Path] = set()
 
     def show(source: Path, done: Future[Path]) -> None:
-        nonlocal failed
         try:
             done.result()
         except CompileError as error:
-            failed += 1
-            _print(printable(f"{source}: not compiled"))
+            failed.add(source)
+            _print(printable(f"error: {source}: not compiled"))
             _print(str(error))
 
     compilers = [new_compiler() for _ in range(min(jobs or cores(), len(stale)))]
-    tasks = {source: partial(compile_module, source, directory) for source in stale}
+    tasks = {source: partial(compile_module, source, modules[source]) for source in stale}
     do_all(tasks, compilers, "compiling", show)
-    if len(sources) > 1:
-        counts = f"{len(stale) - failed} compiled, {len(sources) - len(stale)} up to date"
-        _print(f"{len(sources)} modules: {counts}" + (f", {failed} failed" * bool(failed)))
-    return not failed
+    return {*stale} - failed, failed
 
 
 def new_compiler() -> Child:

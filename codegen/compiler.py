@@ -19,17 +19,21 @@ from cudnn_bindgen.codegen.compile import (
     COMMANDS,
     ENVIRONMENT,
     FLAGS,
-    CompileError,
     describe_environment,
     extension_path,
     mark,
 )
+from cudnn_bindgen.codegen.errors import CompileError
 from cudnn_bindgen.codegen.output import write_whole
 
 
 def _compile(source: Path, directory: Path, environment: str) -> None:
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
+
+    class _Plain(Distribution):  # type: ignore[misc]
+        def finalize_options(self) -> None:
+            """Call no plug-ins: ours would build what pyproject.toml here asks for."""
 
     with tempfile.TemporaryDirectory() as scratch:
         # A copy, with nothing beside it: Cython looks there first for what is cimported, even libc.
@@ -45,7 +49,7 @@ def _compile(source: Path, directory: Path, environment: str) -> None:
             # setuptools puts the environment's own before these; the last one counts.
             extra_compile_args=[*FLAGS, *shlex.split(os.environ.get("CFLAGS", ""))],
         )
-        command = build_ext(Distribution({"ext_modules": [module]}))
+        command = build_ext(_Plain({"ext_modules": [module]}))
         command.build_temp = scratch
         command.build_lib = scratch
         command.ensure_finalized()

@@ -87,5 +87,9 @@ class PlanError(ValueError):
         return f"{place} ({printable(self.hint)})" if self.hint else place
 
 
+class CompileError(RuntimeError):
+    """A module cannot be compiled; the message is what Cython or the C compiler printed."""
+
+
 class RecordError(Exception):
     """A program cannot be recorded, or what was recorded cannot be read."""

@@ -8,7 +8,7 @@ table goes through ``printable`` first.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 _IN_BYTES = {
@@ -40,6 +40,15 @@ def shorten(text: str, width: int = 40) -> str:
     """Return `text`, printable and cut to `width` columns."""
     text = printable(text)
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def did_you_mean(given: str, known: Mapping[str, str]) -> str:
+    """Return the end of a message: which of `known`, spelling → name, may have been meant."""
+    import difflib  # rarely needed
+
+    near = difflib.get_close_matches(given, known, n=5, cutoff=0.6)
+    names = list(dict.fromkeys(known[spelling] for spelling in near))[:3]
+    return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
 def align(rows: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:

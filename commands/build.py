@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.errors import EmitError
-from cudnn_bindgen.codegen.output import is_foreign, write_files
-from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, Targets, TorchOptions
-from cudnn_bindgen.codegen.render.files import check_apart, check_free
-from cudnn_bindgen.commands.family import check_family_options, render_files
-from cudnn_bindgen.commands.graphs import (
-    module_of,
-    named,
-    plan_files,
-    refuse_to_replace,
-    render_all,
-)
+from cudnn_bindgen.commands.errors import fail
+from cudnn_bindgen.commands.family import check_family_options
+from cudnn_bindgen.commands.graphs import module_of
+from cudnn_bindgen.commands.modules import Wanted, build_modules
 from cudnn_bindgen.commands.options import (
     PATH,
-    family_options,
+    ModuleOptions,
     force_option,
-    override_options,
-    reading_options,
-    target_options,
-    torch_options,
+    module_options,
+    quiet_option,
 )
 
 
@@ -51,50 +40,34 @@ Examples:
     help="Planners and compilers at once; default: cores.",
 )
 @force_option
-@target_options
-@reading_options
-@override_options
-@torch_options
-@family_options
+@quiet_option
+@module_options
 def build(
     graphs: tuple[Path, ...],
     directory: Path,
     name: str | None,
     jobs: int | None,
     force: bool,
-    targets: Targets,
-    reading: ReadOptions,
-    overriding: OverrideOptions,
-    torch: TorchOptions,
-    family: FamilyOptions,
+    quiet: bool,
+    options: ModuleOptions,
 ) -> None:
     """Emit each GRAPH and compile it. What is up to date is left alone."""
-    check_family_options(family, name, reading, overriding, torch)
-    single = (("--name", name), ("--index", reading.index), ("--backward", torch.backward or None))
-    for option, value in single:
+    check_family_options(options, name)
+    single = {
+        "--name": name,
+        "--index": options.reading.index,
+        "--backward": options.torch.backward or None,
+    }
+    for option, value in single.items():
         if value is not None and len(graphs) > 1:
             raise EmitError(f"{option}: expected one GRAPH, got several")
-    modules = {graph: module_of(graph, name) for graph in graphs}
-    if family.name is None:
-        check_apart({str(graph): [module] for graph, module in modules.items()})
-    planned = plan_files(graphs, targets, reading, jobs)
-    files: dict[str, dict[str, str]] = {}
-    if family.name is not None:
-        files[family.name] = render_files(graphs, family, family.name, reading, planned)
+    if options.family.name is not None:
+        wanted = [Wanted(graphs, options.family.name, directory, options)]
     else:
-        for graph, module in modules.items():
-            bound = named(graph, module, reading, overriding, planned)
-            files[str(graph)] = render_all(bound, reading, torch, targets)
-        check_apart(files)
-    check_free(files)
-    from cudnn_bindgen.codegen.compile import compile_all, foreign_modules
-
-    names = sorted(file for emitted in files.values() for file in emitted)
-    sources = [directory / file for file in names if file.endswith(".pyx")]
-    if not force:
-        foreign = [path for path in map(directory.joinpath, names) if is_foreign(path)]
-        refuse_to_replace([*foreign, *foreign_modules(sources, directory)])
-    for emitted in files.values():
-        write_files(directory, emitted)
-    if not compile_all(sources, directory, jobs):
-        sys.exit(2)
+        wanted = [
+            Wanted((graph,), module_of(graph, name), directory, options)
+            for graph in dict.fromkeys(graphs)
+        ]
+    modules, failed = build_modules(wanted, jobs, force=force, quiet=quiet)
+    if failed:
+        fail(f"{failed} of {modules} modules not compiled")

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from cudnn_bindgen.codegen.read.options import ReadOptions
-from cudnn_bindgen.codegen.read.source import display_name, read_source
+from cudnn_bindgen.codegen.read.source import display_name
 from cudnn_bindgen.codegen.text import printable
+from cudnn_bindgen.commands.graphs import read_traced
 
 _PATH = click.Path(path_type=Path)
 
@@ -34,7 +35,9 @@ def bundle(plans: tuple[Path, ...], output: Path, allow_newer: bool, strict: boo
     from cudnn_bindgen.codegen.output import write_files
 
     options = ReadOptions(None, allow_newer, strict)
-    data = write_bundle([(display_name(plan), read_source(plan)) for plan in plans], options)
+    data = write_bundle(
+        [(display_name(plan), read_traced(plan, options)) for plan in plans], options
+    )
     write_files(output.parent, {output.name: data})
     for line in describe_plans(data, options):
         click.echo(printable(f"{output}: {line}"), err=True)

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.bind.sidecar import sidecars
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.output import depfile as dependency_rule
 from cudnn_bindgen.codegen.output import find_differences, is_foreign, write_files
-from cudnn_bindgen.codegen.read.options import FamilyOptions, ReadOptions, Targets, TorchOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin
 from cudnn_bindgen.codegen.render.files import check_free
-from cudnn_bindgen.commands.family import check_family_options, render_files
-from cudnn_bindgen.commands.graphs import (
-    module_of,
-    named,
-    plan_files,
-    refuse_to_replace,
-    render_all,
-)
+from cudnn_bindgen.commands.check import check_modules, is_module
+from cudnn_bindgen.commands.family import check_family_options
+from cudnn_bindgen.commands.graphs import module_of, plan_files, refuse_to_replace
+from cudnn_bindgen.commands.modules import render_module
 from cudnn_bindgen.commands.options import (
     PATH,
-    family_options,
+    ModuleOptions,
     force_option,
     list_option,
-    override_options,
-    reading_options,
-    target_options,
-    torch_options,
+    module_options,
+    parse_options,
+    quiet_option,
 )
+from cudnn_bindgen.commands.outcome import tell
 
 
 @click.command(
@@ -44,6 +40,7 @@ Examples:
   cudnn-bindgen emit attn.bundle                       # for all GPUs that it has plans for
   cudnn-bindgen emit attn.json --for h100,b200         # with plans for these GPUs
   cudnn-bindgen emit attn.plan -o mymodel/_attn.pyx --check        # exit 1 if not up to date
+  cudnn-bindgen emit --check mymodel/*.pyx graphs/     # by the options that each module states
   cudnn-bindgen emit run.log --list                    # the graphs that a log holds
   cudnn-bindgen emit run.log --index 2 -o attn.pyx     # the second of them
   cudnn-bindgen emit attn.plan --torch --backward attn_bwd.plan    # also attn_torch.py
@@ -56,12 +53,9 @@ Examples:
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 with a diff if not up to date.")
 @click.option("--depfile", type=PATH, help="Write a Makefile rule for build systems.")
 @force_option
+@quiet_option
 @list_option
-@target_options
-@reading_options
-@override_options
-@torch_options
-@family_options
+@module_options
 def emit(
     graphs: tuple[Path, ...],
     output: str | None,
@@ -69,26 +63,27 @@ def emit(
     check: bool,
     depfile: Path | None,
     force: bool,
+    quiet: bool,
     is_list: bool,
-    targets: Targets,
-    reading: ReadOptions,
-    overriding: OverrideOptions,
-    torch: TorchOptions,
-    family: FamilyOptions,
+    options: ModuleOptions,
 ) -> None:
     """Write the binding of GRAPH: a .pyx module, its .pyi stub and its .pxd declarations.
 
     GRAPH is a plan file, a bundle of them, a structure dump, a log with graphs in it, or - for
-    standard input.
+    standard input. With --check also modules and folders of them, beside their graphs.
     """
-    graph = graphs[0]
+    if check and output is None and any(map(is_module, graphs)):
+        if options != parse_options([]) or name or depfile:
+            raise EmitError("--check: expected no other option, modules say their own, got one")
+        _exit(check_modules(graphs))
+    graph, family, torch = graphs[0], options.family, options.torch
     if len(graphs) > 1 and (is_list or family.name is None):
         raise EmitError(f"GRAPH: expected one, or --family, got {len(graphs)}")
-    check_family_options(family, name, reading, overriding, torch)
+    check_family_options(options, name)
     if is_list:
         from cudnn_bindgen.codegen.render.show import show_list
 
-        show_list(graph, reading, as_json=False)
+        show_list(graph, options.reading, as_json=False)
         return
     target = Path(output) if output not in (None, "-") else None
     if target is not None and target.suffix != ".pyx":
@@ -102,29 +97,23 @@ def emit(
         raise EmitError("--output: expected a file for --torch, got -")
     if depfile and any(map(is_stdin, graphs)):
         raise EmitError("--depfile: expected GRAPH to be a file, got -")
-    if check and targets.gpus:
+    if check and options.targets.gpus:
         raise EmitError(
-            "--check: expected no --for, whose plans differ in bytes that nothing reads: write a "
-            "bundle with plan --for, and emit that"
+            "--check: expected no --for, whose plans differ in bytes that nothing reads: check the "
+            "module, which keeps its plans: emit --check OUT.pyx GRAPH"
         )
     module = module_of(graph, target.stem if target is not None and name is None else name)
-    planned = plan_files(graphs, targets, reading)
-    if family.name is None:
-        bound = named(graph, module, reading, overriding, planned)
-        files = render_all(bound, reading, torch, targets)
-    else:
-        files = render_files(graphs, family, module, reading, planned)
+    files, made = render_module(graphs, module, options, plan_files(graphs, options))
     if output == "-":
         click.echo(files[f"{module}.pyx"], nl=False)
         return
     directory = target.parent if target else Path()
     if check:
-        differences = find_differences(directory, files)
-        for difference in differences:
-            click.echo(difference, nl=False)
-        sys.exit(1 if differences else 0)
+        _exit(find_differences(directory, files))
     check_free({display_name(graph): files})
-    outputs = [directory / file for file in sorted(files)]
+    # The module first: without `deps = gcc` ninja wants a depfile to begin with the first output.
+    names = sorted(files, key=lambda file: (file != f"{module}.pyx", file))
+    outputs = [directory / file for file in names]
     if not force:
         refuse_to_replace([*filter(is_foreign, outputs)])
     if depfile:
@@ -133,4 +122,18 @@ def emit(
             raise EmitError(f"--depfile: expected a file of its own, got {depfile}")
         rule = dependency_rule(outputs, sources)
         write_files(depfile.parent, {depfile.name: rule})
-    write_files(directory, files)
+    changed = write_files(directory, files)
+    if depfile:
+        # ninja and make go by time: what keeps an old one they would emit again, for ever.
+        for path in outputs:
+            path.touch()
+    for one in () if quiet else made:
+        own = [path for path in outputs if path.stem in (one.module, f"{one.module}_torch")]
+        how = "wrote" if {*own} & {*changed} else "up to date:"
+        tell(how, own, one, options.reading.index)
+
+
+def _exit(differences: Sequence[str]) -> NoReturn:
+    for difference in differences:
+        click.echo(difference, nl=False)
+    sys.exit(1 if differences else 0)

@@ -7,58 +7,68 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
+from cudnn_bindgen.codegen.bind.binding import Binding
 from cudnn_bindgen.codegen.bind.bundle import merge_warnings, read_graphs
 from cudnn_bindgen.codegen.bind.graphs import bind_graphs
+from cudnn_bindgen.codegen.bind.kept_plans import keep_plans
 from cudnn_bindgen.codegen.bind.naming import check_module_name, module_name
-from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.bind.sidecar import choose_options
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.model.graph import Graph
-from cudnn_bindgen.codegen.read.options import ReadOptions, Targets, TorchOptions
+from cudnn_bindgen.codegen.read.dialects.python_plan import recognise as is_python_plan
+from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.render.files import Named, render_modules
 from cudnn_bindgen.commands.errors import warn
+from cudnn_bindgen.commands.options import ModuleOptions
+from cudnn_bindgen.commands.outcome import Made
+from cudnn_bindgen.module_data import GraphData
 
-# Plan files and bundles, by the GRAPH that they were made of.
-Planned: TypeAlias = Mapping[Path, bytes]
+# Plan files and bundles, by the GRAPH that they were made of; or what a module has of it.
+Planned: TypeAlias = Mapping[Path, bytes | GraphData]
 NOT_PLANNED: Planned = MappingProxyType({})
 
 
 def named(
-    graph: Path,
-    module: str,
-    reading: ReadOptions,
-    overriding: OverrideOptions,
-    planned: Planned = NOT_PLANNED,
+    graph: Path, module: str, options: ModuleOptions, planned: Planned = NOT_PLANNED
 ) -> Named:
     """Read GRAPH and bind it, for a module of this name."""
-    binding = bind_graphs(read(graph, reading, planned), choose_options(graph, overriding))
-    return Named(module, binding, source_name(graph))
+    _, binding = read_bound(graph, options, planned)
+    return Named(module, binding, source_name(graph), options.said())
+
+
+def read_bound(
+    graph: Path, options: ModuleOptions, planned: Planned
+) -> tuple[tuple[Graph, ...], Binding]:
+    """Read GRAPH and bind it."""
+    graphs = read(graph, options.reading, planned)
+    overriding = choose_options(graph, options.overriding)
+    binding = bind_graphs(graphs, overriding)
+    has = planned.get(graph)
+    return graphs, keep_plans(binding, has, overriding) if isinstance(has, GraphData) else binding
 
 
 def render_all(
-    module: Named, reading: ReadOptions, torch: TorchOptions, targets: Targets
-) -> dict[str, str]:
-    """Render a module, and its operators of PyTorch with the graphs of their gradients."""
-    allowed = ReadOptions(None, reading.allow_newer, reading.strict)
-    planned = plan_files(torch.backward, targets, allowed)
-    backwards = [
-        named(graph, module_of(graph, None), allowed, OverrideOptions(), planned)
-        for graph in torch.backward
-    ]
-    return render_modules(module, backwards, torch.namespace)
+    graph: Path, module: Named, options: ModuleOptions, planned: Planned = NOT_PLANNED
+) -> tuple[dict[str, str], list[Made]]:
+    """Render GRAPH's module, and its operators of PyTorch with the graphs of their gradients."""
+    graphs, of_each = options.torch.backward, options.for_gradients()
+    missing = [graph for graph in graphs if graph not in planned]
+    planned = {**planned, **plan_files(missing, of_each)}
+    backwards = [named(each, module_of(each, None), of_each, planned) for each in graphs]
+    files = render_modules(module, backwards, options.torch.namespace)
+    pairs = zip((graph, *graphs), (module, *backwards), strict=True)
+    return files, [Made(one.module, {path: one.binding.plans}) for path, one in pairs]
 
 
-def plan_files(
-    graphs: Sequence[Path], targets: Targets, reading: ReadOptions, jobs: int | None = None
-) -> Planned:
+def plan_files(graphs: Sequence[Path], options: ModuleOptions, jobs: int | None = None) -> Planned:
     """Make the plans that --for asks for."""
-    if not graphs or not targets.gpus:
+    if not graphs or not options.targets.gpus:
         return NOT_PLANNED
     # Not above: it takes a while, and is rarely needed.
     from cudnn_bindgen.commands.planned import planned_files
 
-    return planned_files(graphs, targets, reading, jobs)
+    return planned_files(graphs, options.targets, options.reading, jobs)
 
 
 def refuse_to_replace(foreign: Sequence[Path]) -> None:
@@ -76,11 +86,23 @@ def read(graph: Path, reading: ReadOptions, planned: Planned = NOT_PLANNED) -> t
     In place of a file that is in `planned`, the plans that were made of it are read.
     """
     file = display_name(graph)
-    if graph in planned:
-        return read_graphs(planned[graph], file)  # whoever planned it has said what is odd
-    graphs = read_graphs(read_source(graph), file, reading)
+    made = planned.get(graph)
+    if isinstance(made, bytes):
+        return read_graphs(made, file)  # whoever planned it has said what is odd
+    graphs = read_graphs(read_traced(graph, reading), file, reading)
     warn(merge_warnings(graphs), file)
     return graphs
+
+
+def read_traced(graph: Path, reading: ReadOptions) -> bytes:
+    """Return what GRAPH holds; of a Python plan the plan of kernels that it is traced into."""
+    data = read_source(graph)
+    if not is_python_plan(data):
+        return data
+    # Not above: it takes a while, and is rarely needed.
+    from cudnn_bindgen.commands.planned import trace_python_plan
+
+    return trace_python_plan(data, display_name(graph), reading)
 
 
 def source_name(graph: Path) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -19,6 +20,10 @@ force_option = click.option(
     "--force", is_flag=True, help="Replace files that cudnn-bindgen has not written."
 )
 
+quiet_option = click.option(
+    "-q", "--quiet", is_flag=True, help="Print warnings and errors only, not what was made."
+)
+
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say how to read a graph file, as one `reading` argument."""
@@ -28,11 +33,22 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option("--allow-newer", is_flag=True, help="Try to read a newer version of the format.")
     @click.option("--strict", is_flag=True, help="Make each warning an error.")
+    @click.option(
+        "--trust-native-code",
+        "trusts_code",
+        is_flag=True,
+        help="Run the code inside a Python plan; else it is compiled again.",
+    )
     @functools.wraps(command)
     def wrapped(
-        *arguments: object, index: int | None, allow_newer: bool, strict: bool, **rest: object
+        *arguments: object,
+        index: int | None,
+        allow_newer: bool,
+        strict: bool,
+        trusts_code: bool,
+        **rest: object,
     ) -> None:
-        command(*arguments, reading=ReadOptions(index, allow_newer, strict), **rest)
+        command(*arguments, reading=ReadOptions(index, allow_newer, strict, trusts_code), **rest)
 
     return wrapped
 
@@ -148,3 +164,92 @@ def family_options(command: Callable[..., None]) -> Callable[..., None]:
         command(*arguments, family=FamilyOptions(name_of_all, keys), **rest)
 
     return wrapped
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleOptions:
+    """All that decides, besides its graphs, what a module is."""
+
+    targets: Targets
+    reading: ReadOptions
+    overriding: OverrideOptions
+    torch: TorchOptions
+    family: FamilyOptions
+
+    @property
+    def planning(self) -> tuple[Targets, ReadOptions]:
+        """What decides the plans of a graph: graphs with the same are planned at once."""
+        return self.targets, self.reading
+
+    def said(self) -> list[tuple[str, str]]:
+        """Return what the head of a module says of them: what decides its text, and no folder."""
+        torch = self.torch
+        namespace = torch.namespace if torch.namespace != _NAMESPACE else None
+        options: dict[str, Sequence[str]] = {
+            "--for": self.targets.gpus,
+            "--index": [str(self.reading.index)] if self.reading.index else [],
+            "--allow-newer": [""] * self.reading.allow_newer,
+            "--symbol": self.overriding.symbols,
+            "--unbounded": [""] * self.overriding.is_unbounded,
+            "--torch": [""] * (torch.namespace is not None),
+            "--torch-namespace": [namespace] if namespace else [],
+            "--backward": [graph.name for graph in torch.backward],
+            "--key": self.family.keys,
+        }
+        return [(option, value) for option, values in options.items() for value in values]
+
+    def for_gradients(self) -> ModuleOptions:
+        """Return what of it holds for the graphs of gradients."""
+        return ModuleOptions(
+            self.targets,
+            replace(self.reading, index=None),
+            OverrideOptions(),
+            TorchOptions(),
+            FamilyOptions(),
+        )
+
+
+def module_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add all options that say what a module is, as one `options` argument."""
+
+    @target_options
+    @reading_options
+    @override_options
+    @torch_options
+    @family_options
+    @functools.wraps(command)
+    def wrapped(
+        *arguments: object,
+        targets: Targets,
+        reading: ReadOptions,
+        overriding: OverrideOptions,
+        torch: TorchOptions,
+        family: FamilyOptions,
+        **rest: object,
+    ) -> None:
+        options = ModuleOptions(targets, reading, overriding, torch, family)
+        command(*arguments, options=options, **rest)
+
+    return wrapped
+
+
+def parse_options(words: Sequence[str]) -> ModuleOptions:
+    """Return what words of a command line say, where they stand elsewhere.
+
+    Raises
+    ------
+    EmitError
+        A command would refuse them.
+    """
+    found: list[ModuleOptions] = []
+
+    @click.command()
+    @module_options
+    def read(options: ModuleOptions) -> None:
+        found.append(options)
+
+    try:
+        read.main([*words], standalone_mode=False)
+    except click.ClickException as error:
+        raise EmitError(error.format_message()) from None
+    return found[0]

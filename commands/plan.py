@@ -13,6 +13,7 @@ from cudnn_bindgen.codegen.bind.bundle import describe_plans, replace_plan, writ
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.output import write_files
 from cudnn_bindgen.codegen.read.archive import is_bundle
+from cudnn_bindgen.codegen.read.dialects.python_plan import recognise as is_python_plan
 from cudnn_bindgen.codegen.read.options import ReadOptions, Targets
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
 from cudnn_bindgen.codegen.text import printable
@@ -182,9 +183,12 @@ def _plan_here(
     graph: Path, target: Path, reading: ReadOptions, said: Constants, options: PlanOptions
 ) -> bytes:
     """Return a plan for the GPU of this machine, in the bundle that GRAPH is if one is written."""
+    from cudnn_bindgen.commands.planned import trace_python_plan
     from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_any
 
     file, source = display_name(graph), read_source(graph)
+    if is_python_plan(source):
+        return trace_python_plan(source, file, reading)
     structure = read_any(source, said, file, reading)
     warn(structure.warnings, file)
 

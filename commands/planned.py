@@ -9,11 +9,14 @@ from pathlib import Path
 import click
 
 from cudnn_bindgen.codegen.bind.bundle import write_bundle
-from cudnn_bindgen.codegen.errors import PlanError
+from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
+from cudnn_bindgen.codegen.read.dialects.python_plan import NAME as PYTHON_PLAN
+from cudnn_bindgen.codegen.read.dialects.python_plan import read_head
+from cudnn_bindgen.codegen.read.dialects.python_plan import recognise as is_python_plan
 from cudnn_bindgen.codegen.read.options import ReadOptions, Targets
 from cudnn_bindgen.codegen.read.source import display_name, read_source
 from cudnn_bindgen.codegen.text import printable
-from cudnn_bindgen.commands.errors import warn
+from cudnn_bindgen.commands.errors import complain, warn
 from cudnn_bindgen.frontend.planning.constants import NOTHING, Constants
 from cudnn_bindgen.frontend.planning.deviceless import (
     Answer,
@@ -25,7 +28,7 @@ from cudnn_bindgen.frontend.planning.deviceless import (
     use_cache,
 )
 from cudnn_bindgen.frontend.planning.gpus import Gpu, find_gpus
-from cudnn_bindgen.frontend.planning.make_plan import read_any
+from cudnn_bindgen.frontend.planning.make_plan import is_of_kernels, read_any
 from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions
 
 
@@ -59,14 +62,15 @@ def plan_for(
     for cudnn in cudnns:
         for (graph, gpu), answer in make(tasks, cudnn, jobs).items():
             if isinstance(answer, Answer):
-                plans[graph].append(answer.plan)
-                lines = [f"{display_name(graph)}: {gpu}: {text}" for text in answer.told]
+                # Kernels are the same whichever cuDNN the frontend was planning with.
+                if cudnn is cudnns[0] or not is_of_kernels(answer.plan):
+                    plans[graph].append(answer.plan)
+                for text in answer.told:
+                    click.echo(printable(f"{display_name(graph)}: {gpu}: {text}"), err=True)
             else:
                 failed.add(graph)
                 answer.problem = f"{gpu}: {answer.problem}"
-                lines = [str(answer)]
-            for line in lines:
-                click.echo(printable(line), err=True)
+                complain(answer)
     return {graph: made for graph, made in plans.items() if graph not in failed}, not failed
 
 
@@ -86,6 +90,27 @@ def planned_files(
     }
 
 
+def trace_python_plan(data: bytes, file: str, reading: ReadOptions) -> bytes:
+    """Return the plan of kernels of a Python plan, for the GPU that it names, or from the cache.
+
+    Raises
+    ------
+    GraphFormatError
+        The file is not as the frontend writes it.
+    PlanError
+        The frontend does not build it, or it cannot be traced.
+    """
+    try:
+        read_head(data)
+    except GraphFormatError as error:
+        error.file, error.dialect = file, PYTHON_PLAN
+        raise
+    answer = use_cache({file: Task(graph=data, file=file, reading=reading)}, own_cudnn())[file]
+    if isinstance(answer, PlanError):
+        raise answer
+    return answer.plan
+
+
 def _tasks(
     graph: Path,
     gpus: Sequence[Gpu],
@@ -95,7 +120,8 @@ def _tasks(
 ) -> list[tuple[Gpu, Task]]:
     """Return what is to be planned, after all has been refused that can be without a planner."""
     file, data = display_name(graph), read_source(graph)
-    warn(read_any(data, constants, file, reading).warnings, file)
+    if not is_python_plan(data):
+        warn(read_any(data, constants, file, reading).warnings, file)
     return [
         (
             gpu,

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from cudnn_bindgen.codegen.text import printable
+from cudnn_bindgen.commands.errors import complain
 
 _PATH = click.Path(path_type=Path)
 
@@ -34,19 +35,18 @@ def record(folder: Path, program: tuple[str, ...]) -> None:
 
     outcome = run_program(program, folder)
     if not outcome.has_python:
-        click.echo(
-            printable(
-                f"{program[0]}: expected a program that runs Python, got one without, or whose "
-                "Python ignores PYTHONPATH (-I, -E, -S): use `with cudnn_bindgen.record(folder):` "
-                "in the program instead"
-            ),
-            err=True,
+        complain(
+            f"{program[0]}: expected a program that runs Python, got one without, or whose Python "
+            "ignores PYTHONPATH (-I, -E, -S): use `with cudnn_bindgen.record(folder):` in the "
+            "program instead"
         )
         sys.exit(outcome.status or 2)
     if not outcome.processes:
         click.echo(
-            f"{folder}: nothing recorded: no Python with cudnn-bindgen built or executed a graph "
-            "through nvidia-cudnn-frontend",
+            printable(
+                f"warning: {folder}: nothing recorded: no Python with cudnn-bindgen built or "
+                "executed a graph through nvidia-cudnn-frontend"
+            ),
             err=True,
         )
     else:

@@ -20,7 +20,7 @@ from cudnn_bindgen.runtime.tensors cimport run_tensors
 
 from cudnn_bindgen.runtime.binding import Binding
 
-_binding = Binding(__name__, 3, _data())
+_binding = Binding(__name__, 4, _data())
 cdef void* _graph = graph_of(_binding)
 
 FINGERPRINT = _binding.FINGERPRINT
@@ -74,7 +74,7 @@ def run(in_0, out_0=None, *, alpha, workspace=None, stream=None, check=True):
 # The graph as a structure, and its plans: compressed, not for reading.
 cdef bytes _data():
     return (
-        b'eNrtfXuP6kiWZ3XPzmhXuyuttF+gldJILdWdTvPKC1caaf0EAzbYYANutVK8ITGPSiANtOq//Wb7qVZaafdE2A7bE'
+        b'eNrtfXuP6kiWZ3XPzmhXu1qttF+gldJILdWdTvPKC1caaf0EAzbYYANutVK8ITGPSiANtOq//Wb7qVZaafdE2A7bE'
         b'UE+bmaWamYvqsoL/BxxTpw4vxMnHjZ//g8//fTT8U/wZ1bIFb4Wy3fTkTAZTb7eTcuFyrRSHk3Hs2kxN5n9Ga75Kf'
         b'zzB/TnP8cfX1X6+N/hov146E/vR+f7p6F/nP5l5w83RyQfvcGVHv8T/Gm3dLPb0zvqn/8BiUBfLTH4H9G7zb1wvzs'
         b'84g+H6Wa/fbwXjv+Ikd3xgL+WtGZL7ObucPklErD8H/Gf8Luf/lv8Hap4CZ9+MkNB/xBrsT0eIkn/BT6tj/5fhG/f'
@@ -265,10 +265,10 @@ cdef bytes _data():
         b'92Rda4lYJPmlvE1Mgf3bpEQlR5HbeO9EvdoSfTlg/Ttsv0Tpl+BSKfF/nef/c3LWW5nznuHLKyQucfvVq3wtNnTWa'
         b'KkX16k0gTRF4paSU7cpFzPtx+eDuZrK46T9/HhFns3A70ququH9IXNRZI9Oh4WaL8wIeB1cLUrE3rx4LcnkMSVPc1'
         b'4FXKM9xP4vqlwDWaT99EMgw/kutyFh/+D1E+bZH9SVya3uqefjy1QowH8M+e5Zm6XKp+6/0amuwn+29WeVAtJtSUu'
-        b'Ss+tzqn/CpeFt8MIJh6RY62r78DXy6RUjdRRfrGfb95J/Jc+HSP0oV6p9N7/+7ddff/3zT/Da/68//vTT32/G281h'
-        b'ejrcfENv17vjYXo/GR6G94fzbnrz7UZrtsTuzZebJVz1uJ5OlsNrF2wzX0v4+9wdIPv1/Xh73ICIf8n9+uXmYb/d3'
-        b'D9NH/fL7QYuzP9FgGs228l0f/Ptr3+/GZ6W8GZz9P0vzyo09Y/3Q3+3GMYXLzdw7R61QzfvhZtvuS/oTe7mWx6Erq'
-        b'F+KGw4TSRsuEYf1kcfy94eD3HJltNFRQtQ4hEJ8LfB9PF+7C93sRTq6/u9v0VqpcDjbkeV2W9nh51/3N+Ppgei7j5'
-        b'Y7heZbw7DOWjVbulmt6d3VOgq+G662W8fQ8tcMe9kuQa4+OUO/fc30rqw5D1q4P7wuETN/2tRqNyh63Jw2XE5ARv9'
-        b'+iVbb2zdsNLclxy+drm/3w33oP/5/mnoH+HCw+NxSkSF3ZCSE5fDMvK0jJd1xz3z7VvYG8/pXwB3/n+t9+XV'
+        b'Ss+tzqn/CpeFt8MIJh6RY62r78DXy6RUjdRRfrGfb95J/Jc+HSP0oV6p9N7/+7ddff/3zT/Ay9//rjz/99Peb8XZz'
+        b'mJ4ON9/Q2/XueJjeT4aH4f3hvJvefLvRmi2xe/PlZglXPa6nk+Xw2gXbzNcS/j53B8h+fT/eHjcg4l9yv365edhvN'
+        b'/dP08f9cruBC/N/EeCazXYy3d98++vfb4anJbzZHH3/y7MKTf3j/dDfLYbxxcsNXLtH7dDNe+HmW+4LepO7+ZYHoW'
+        b'uoHwobThMJG67Rh/XRx7K3x0NcsuV0UdEClHhEAvxtMH28H/vLXSyF+vp+72+RWinwuNtRZfbb2WHnH/f3o+mBqLs'
+        b'PlvtF5pvDcA5atVu62e3pHRX6Cr6bbvbbx9AyV8w7Wa4BLn65Q//9jbQuLHmPGrg/PC5R8/9aFCp36LocXHZcTsBG'
+        b'v37J1htbN6w09yWHr13u73fDPeh/vn8a+ke48PB4nBJRYTek5MTlsIw8LeNl3XHPfPsW9sZz+hfAn/8fktbmJA=='
     )

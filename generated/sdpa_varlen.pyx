@@ -30,7 +30,7 @@ from cudnn_bindgen.runtime.tensors cimport run_tensors
 
 from cudnn_bindgen.runtime.binding import Binding
 
-_binding = Binding(__name__, 3, _data())
+_binding = Binding(__name__, 4, _data())
 cdef void* _graph = graph_of(_binding)
 
 FINGERPRINT = _binding.FINGERPRINT
@@ -113,12 +113,12 @@ def run(
 # The graph as a structure, and its plans: compressed, not for reading.
 cdef bytes _data():
     return (
-        b'eNrsvdtu68iWIJinumq6qmt6ZoBGo18L+VTAzmpRsmTLB2igeZUoiZJIibo1ChsyJVESdfG2bFNSoYB+6I+ZH5gvm'
+        b'eNrsvdtu68iWIJinumq6qmumZ4BGo18L+VTAzmpRsmTLB2igeZUoiZJIibo1ChsyJVESdfG2bFNSoYB+6I+ZH5gvm'
         b'9cBelZcyAhGhPf2LmfWyZOdPjg7bS0trhXrHiuCEX//lz/88MPL38E/9dr8TtPmdU2rLlfl5c3N8rZcXlWi8v3y/i'
-        b'EqV/4evvMD+ecP6J+/zf58F/bLv4cvnRaP88/P68V/ftzNDy+IMvoFPw7/NbD6+t//7+i5fwP/bPDnfwX/fPn8+Pz'
-        b'0gv708d+bw+PL88tfw2+G0+npw/Lt3yP0zX9F/6CPN/jP/46ehH/74f+if25++Ev64A189EOXEPqLjFCSE2p/m9Bf'
-        b'/MA/lBKCX8lnmMYPfygS+jcZodec0OidhDDj3IhyQpiGOCL0DxH58svn3fLwmYgQEXheHk7Hp891ji76ze0Obyoc0'
-        b'T8U/iGAPyj++UtG9N8hov8HRzR5Fane//xUsQH/B2wlT/M4Xi4+H1er0/JZJH0jk76tEgr695D+a0b6rzLSyddJV3'
+        b'EqV/4evvMD+ecP6J+/zf58F/bL/wFfOi0e55+f14v//LibH14QZfQLfhz+a2D19b//39Fz/wb+2eDP/wr++fL58fn'
+        b'pBf3p4783h8eX55e/ht8Mp9PTh+Xbv0fom/+K/kEfb/Cf/x09Cf/2w/9F/9z88Jf0wRv46IcuIfQXGaEkJ9T+NqG/'
+        b'+IF/KCUEv5LPMI0f/lAk9G8yQq85odE7CWHGuRHlhDANcUToHyLy5ZfPu+XhMxEhIvC8PJyOT5/rHF30m9sd3lQ4o'
+        b'n8o/EMAf1D885eM6L9DRP89RzR5Fane//xUsQH/B2wlT/M4Xi4+H1er0/JZJH0jk76tEgr695D+a0b6rzLSyddJV3'
         b'9+0v9bRvr166RrPz/pf5uRPn6d9O3PTxr9+vKfkIU9z59PXyd/9/OT/9vMfY+Y2L+lIe2Pf+y9IH0cX55/3riEQuH'
         b'L3+TDRTT/Nqc5QJ/xdBFjmKySKBvk3xWGxhPFoRfHKPThF/xwImMcgxgo4UH/pgB6VWP9DR+LMKsQ+jeHzf+EH/KN'
         b'f1cIHMqv/J+yl7/5veSd33t95/eO7/jef1BbpvK7f8CKU8rqr7LHSOAfsJqwKv/9ezPv5v9b/eGHzQxp+X8gnP8I/'
@@ -501,16 +501,16 @@ cdef bytes _data():
         b'pH0kjs5VbFFf2iKmva8gH0zgGHrh5qs3SojBzHORvzAGmijIq8ALuX/jZ5Bf5PmugMnfUiFklz6CqmC8uvExSFnry'
         b'2c6hvo0plkUFWdsSUh7Z1DcclqsIOd+rrOv8+++3L16j3JPUhO+gmnw7Rd79BOQYf1xeLdaD/9MEAO+t2zpi/hnYh'
         b'9oruunkQLantfsGVf2B6x2MP+PvOo2tcUWshSVfzBY7TX0npY6tqWUnuBxUqmr3F9tN9qK/kG85309U353YGUJKrV'
-        b'C/bS9y358lVNcEev7ZXX77/n3v58e3v77R8fPnz47RfyZ/o3+udXefuLeft38/Zf6e3mv//88OFrbhQvt9HrNndO/'
-        b'12snrfRYDzcDgfbz6sod56rXbVAN5fPTclb60U0ng53vRAbP0P2e/GEPNksBqP4eUlA/Lv4ls89beLl4CVab6bxkr'
-        b'xY+k+BvLOMx9Emd/7H19xwPn2YDhbDzSx3PhnON1E+N9xul4PNaDiPBi/D+TPt/tiDlUK5dkya7sOaoIvj5XA+IL3'
-        b'i5SKiSORgq9ttNQc3Qf2CvbOOV/HzdrBaxw/Dh+l8uv2cO18+z+f5HI6W0ZoSvNkOtwS97fqZoDNdrOYR7Wu45SSg'
-        b'VrPd6gRdn/GJILOh3AQS69x58Tifu8ydl/K5kNzkcx0/HFz514PLW3JbUPfk6Vk+R348JoyabgaL18mqKvkwjybbw'
-        b'QNh5ThFcDF8HWyiT4N5tBzMXvRft/GWkH3Is0/y0WJIBmodDRZkMAhZF+CqRodmuKB3m/FqSO4Ip1ICWwR3SgvnTb'
-        b'FEUF4Nx+PpEovh4+xaT/GjRJvQyng5eN5Eg3mMS5K47RATKB2vDQiU5+WEvjBZDMXztz/JG9FyE6+5lOwQtfF0QR6'
-        b'flPPVfDlfLFX/lOiH5Ol6iHE0HsSTySbaDp6nBJ8yxWc9pfT+US6cndBG+WKhRFqTtuwVIrPfhleSDRXISzfIigay'
-        b'dFIqlsu8bb5UOUlhlg6EyRDVybx1wzxxwyQQFZ3HNszguntSVgArBMUie13A4uMxoHNQdl6UL3H2fmef5T19Vr6zz'
-        b'8qePk++s8+TPX2efmefp3v6rDr6PC7pQuHus7qnz7Pv7PNsT5/FwiECnJmkVMecn7fcMnx6wFTNzFVlCHSYNkSuwp'
-        b'xQqxrUYzLjSAcKXGk/OMUUospXw81m8PA5tWBcNwoslIE7Pw+uB8Uc1aTG61+JYRlHr2SW5nMZG/i2ZyCOibPwP3T'
-        b'8GWA='
+        b'C/bS9y358lVNcEev7ZXX77/n3v58e3v77R8fPnz47RfyZ/o3+udXefuLeft38/Zf6e315r///PDha24UL7fR6zZ3T'
+        b'v9drJ630WA83A4H28+rKHeeq121QDeXz03JW+tFNJ4Od70QGz9D9nvxhDzZLAaj+HlJQPy7+JbPPW3i5eAlWm+m8Z'
+        b'K8WPpPgbyzjMfRJnf+x9fccD59mA4Ww80sdz4ZzjdRPjfcbpeDzWg4jwYvw/kz7f7Yg5VCuXZMmu7DmqCL4+VwPiC'
+        b'94uUiokjkYKvbbTUHN0H9gr2zjlfx83awWscPw4fpfLr9nDtfPs/n+RyOltGaErzZDrcEve36maAzXazmEe1ruOUk'
+        b'oFaz3eoEXZ/xiSCzodwEEuvcefE4n7vMnZfyuZDc5HMdPxxc+deDy1tyW1D35OlZPkd+PCaMmm4Gi9fJqir5MI8m2'
+        b'8EDYeU4RXAxfB1sok+DebQczF70X7fxlpB9yLNP8tFiSAZqHQ0WZDAIWRfgqkaHZrigd5vxakjuCKdSAlsEd0oL50'
+        b'2xRFBeDcfj6RKL4ePsWk/xo0Sb0Mp4OXjeRIN5jEuSuO0QEygdrw0IlOflhL4wWQzF87c/yRvRchOvuZTsELXxdEE'
+        b'en5Tz1Xw5XyxV/5Toh+TpeohxNB7Ek8km2g6epwSfMsVnPaX0/lEunJ3QRvlioURak7bsFSKz34ZXkg0VyEs3yIoG'
+        b'snRSKpbLvG2+VDlJYZYOhMkQ1cm8dcM8ccMkEBWdxzbM4Lp7UlYAKwTFIntdwOLjMaBzUHZelC9x9n5nn+U9fVa+s'
+        b'8/Knj5PvrPPkz19nn5nn6d7+qw6+jwu6ULh7rO6p8+z7+zzbE+fxcIhApyZpFTHnJ+33DJ8esBUzcxVZQh0mDZErs'
+        b'KcUKsa1GMy40gHClxpPzjFFKLKV8PNZvDwObVgXDcKLJSBOz8PrgfFHNWkxutfiWEZR69kluZzGRv4tmcgjom38D8'
+        b'9Jhmv'
     )

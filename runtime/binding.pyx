@@ -304,7 +304,11 @@ cdef class Binding:
         """
         is_made = _makes_missing(on_missing)
         if plan is not None:
-            from cudnn_bindgen.codegen.bind.plan_file import read_plans
+            try:
+                from cudnn_bindgen.codegen.bind.plan_file import read_plans
+            except ImportError as error:
+                from cudnn_bindgen.extras import missing
+                raise missing(error, "load_plan() of a file") from None
             plan = _plan_source(plan)
             plans = tuple(read_plans(plan, is_made))
             index = self._index_of(plans)
@@ -330,7 +334,11 @@ cdef class Binding:
         """Replace plans; `source`: what others are made of where they are missing, or None."""
         make_missing = None
         if source is not None:
-            from cudnn_bindgen.frontend.planning.missing import plan_maker
+            try:
+                from cudnn_bindgen.frontend.planning.missing import plan_maker
+            except ImportError as error:
+                from cudnn_bindgen.extras import missing
+                raise missing(error, 'load_plan(on_missing="plan")') from None
             uids = [operand.uid for operand in self.data[index].operands]
             make_missing = plan_maker(source, uids)
         return replace_plans(self.graphs[index], plans, make_missing)
@@ -362,7 +370,8 @@ cdef class Binding:
 
 
 cdef void* _register(str owner, object graph) except NULL:
-    cdef void* made = register_graph(owner, graph.fingerprint, graph.operands, graph.plans)
+    cdef void* made = register_graph(
+        owner, graph.fingerprint, graph.source, graph.operands, graph.plans)
     register_tensors(made, graph.layouts, graph.shared)
     if graph.overrides is not None:
         shapes, symbols, is_unbounded = graph.overrides

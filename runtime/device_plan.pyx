@@ -18,13 +18,14 @@ from cudnn_bindgen.runtime.library cimport (
     driver_api, raise_cudnn, relax_capture, restore_capture,
 )
 from cudnn_bindgen.runtime.plan cimport (
-    MAX_DEVICES, DeviceKind, LoadedPlan, Plan, PlanSet, check_size, create_plan, destroy_plan,
+    MAX_DEVICES, DeviceKind, LoadedPlan, Plan, PlanSet, check_size, create_kernels, create_plan,
+    destroy_plan,
     find_plan, has_sum, kind_of, kinds_of, load_parts, unload,
 )
 from cudnn_bindgen.runtime.registered cimport Graph, enter_call, leave_call
 
 from cudnn_bindgen.runtime.errors import (
-    OperandError, PlanMismatchError, PlanMissingError, PlanNotLoadedError,
+    OperandError, PlanMismatchError, PlanMissingError, PlanNotLoadedError, plan_command,
 )
 
 cdef extern from "Python.h":
@@ -217,13 +218,22 @@ cdef int _choose_plan(
     if loaded == NULL:
         return -1
     choice.plan = kind_of(loaded)
-    if choice.plan.sm != kind.sm or choice.plan.cudnn_version != kind.cudnn_version:
+    if not _fits(choice.plan, kind):
         choice.why = NotChosen.OTHER_KIND
         return -1
     if _create(self, loaded, handle, choice) < 0:
         return -1
     plans.chosen[handle.device].store(loaded)
     return 0
+
+
+cdef bint _fits(DeviceKind plan, DeviceKind kind) noexcept nogil:
+    """Whether a plan may run on a kind of device; of cuDNN's, cuDNN knows the rest."""
+    if plan.sm != kind.sm:
+        return False
+    # Kernels have the number of multiprocessors in their grids, and need no version of cuDNN.
+    return plan.sm_count == kind.sm_count if plan.cudnn_version == 0 else (
+        plan.cudnn_version == kind.cudnn_version)
 
 
 cdef int _add_plan(
@@ -269,11 +279,22 @@ cdef int _find_kind(Graph* self, Handle* handle, DeviceKind* kind) except -1 nog
 cdef int _check_match(Graph* self, DeviceKind plan, DeviceKind kind) except -1:
     """Compare what a plan was built with to what is here, before cuDNN does so less clearly."""
     module = (<tuple>self.owner)[0]
-    if kind.cudnn_version != plan.cudnn_version:
-        raise PlanMismatchError(module, "cuDNN", str(plan.cudnn_version), str(kind.cudnn_version))
+    if plan.cudnn_version not in (0, kind.cudnn_version):
+        raise PlanMismatchError(
+            module, "cuDNN", str(plan.cudnn_version), str(kind.cudnn_version),
+            _command_for(self, kind))
     if kind.sm != plan.sm:
-        raise PlanMismatchError(module, "SM", str(plan.sm), str(kind.sm))
+        raise PlanMismatchError(
+            module, "SM", str(plan.sm), str(kind.sm), _command_for(self, kind))
+    if plan.cudnn_version == 0 and plan.sm_count != kind.sm_count:
+        raise PlanMismatchError(
+            module, "a number of multiprocessors of", str(plan.sm_count), str(kind.sm_count),
+            _command_for(self, kind))
     return 0
+
+
+cdef str _command_for(Graph* self, DeviceKind kind):
+    return plan_command(<str>self.source, f"sm_{kind.sm}:{kind.sm_count}")
 
 
 cdef int _refuse_choice(Graph* self, DeviceKind kind, Choice* choice) except -1:
@@ -290,12 +311,15 @@ cdef int _refuse_choice(Graph* self, DeviceKind kind, Choice* choice) except -1:
         raise MemoryError
     # Asked first: only cuDNN knows which plans run on another number of multiprocessors.
     if (
-        choice.failure.status == CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH
+        not choice.failure.of_driver
+        and choice.failure.status == CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH
         and choice.plan.sm_count not in (0, kind.sm_count)
     ):
         raise PlanMismatchError(
             (<tuple>self.owner)[0], "a number of multiprocessors of",
-            str(choice.plan.sm_count), str(kind.sm_count))
+            str(choice.plan.sm_count), str(kind.sm_count), _command_for(self, kind))
+    if choice.failure.of_driver:
+        return check_driver(choice.failure.call, choice.failure.status)
     return raise_cudnn(choice.failure.call, choice.failure.status, self.owner)
 
 
@@ -307,7 +331,8 @@ cdef int _refuse_missing(
         (<tuple>self.owner)[0],
         [(each.sm, each.sm_count, each.cudnn_version) for each in there],
         (kind.sm, kind.sm_count, kind.cudnn_version),
-        remedy)
+        remedy,
+        _command_for(self, kind))
 
 
 cdef int refuse_unloaded(Graph* self) except -1 nogil:
@@ -315,7 +340,8 @@ cdef int refuse_unloaded(Graph* self) except -1 nogil:
     with gil:
         raise PlanNotLoadedError(
             f"{(<tuple>self.owner)[0]}: no plan is loaded, because the module was closed or "
-            "emitted from a structure file; call load_plan() first"
+            "emitted from a structure file: call load_plan() first, with the file that "
+            f"{plan_command(<str>self.source)} makes"
         )
 
 
@@ -331,9 +357,12 @@ cdef int _create(
     self.building.lock()
     plan = loaded.by_device[handle.device].load()
     if plan == NULL:
-        plan = create_plan(
-            cudnn_api(), handle, PyBytes_AS_STRING(<PyObject*>loaded.text),
-            PyBytes_GET_SIZE(<PyObject*>loaded.text) + 1, &choice.failure)
+        if loaded.kernels != NULL:
+            plan = create_kernels(loaded, handle, &choice.failure)
+        else:
+            plan = create_plan(
+                cudnn_api(), handle, PyBytes_AS_STRING(<PyObject*>loaded.text),
+                PyBytes_GET_SIZE(<PyObject*>loaded.text) + 1, &choice.failure)
         if plan == NULL:
             result = -1
         elif not has_sum(loaded, plan.workspace_size):

@@ -135,13 +135,12 @@ class PlanMismatchError(BindingError):
         What differs, the plan's value and the value found here.
     """
 
-    def __init__(self, module: str, what: str, plan: str, here: str) -> None:
-        remedy = ""
-        if what == "cuDNN":
-            version = _dotted(int(plan))
+    def __init__(self, module: str, what: str, plan: str, here: str, command: str = "") -> None:
+        remedy = f": {command} makes one on any machine" if command else ""
+        if command and what == "cuDNN":
             remedy = (
-                f": install nvidia-cudnn-cu12 or -cu13 {version}, or plan with this one by "
-                "cudnn-bindgen plan --for GPU --cudnn DIR"
+                f": install nvidia-cudnn-cu12 or -cu13 {_dotted(int(plan))}, or plan with this "
+                f"one by {command} --cudnn DIR"
             )
         super().__init__(f"{module}: the plan is for {what} {plan}, here is {what} {here}{remedy}")
         self.what = what
@@ -164,6 +163,7 @@ class PlanMissingError(PlanMismatchError):
         plans: Sequence[tuple[int, int, int]],
         here: tuple[int, int, int],
         remedy: str,
+        command: str,
     ) -> None:
         self.what = "device"
         self.plan = "; ".join(dict.fromkeys(_device(*plan) for plan in plans)) or "no device"
@@ -171,13 +171,14 @@ class PlanMissingError(PlanMismatchError):
         BindingError.__init__(
             self,
             f"{module}: there are plans for {self.plan}; here is {self.here}: {remedy}; "
-            f"cudnn-bindgen plan --for sm_{here[0]}:{here[1]} makes one on any machine",
+            f"{command} makes one on any machine",
         )
 
 
 def _device(sm: int, sm_count: int, cudnn_version: int) -> str:
     count = sm_count or "any number of"
-    return f"SM {sm} with {count} multiprocessors under cuDNN {_dotted(cudnn_version)}"
+    under = f"cuDNN {_dotted(cudnn_version)}" if cudnn_version else "any cuDNN"
+    return f"SM {sm} with {count} multiprocessors under {under}"
 
 
 def _dotted(cudnn_version: int) -> str:
@@ -187,6 +188,14 @@ def _dotted(cudnn_version: int) -> str:
 
 class PlanNotLoadedError(BindingError):
     """The module has no plan: it was emitted from structure only, or it was closed."""
+
+
+def plan_command(source: str, gpu: str = "GPU") -> str:
+    """Return the command line that makes a plan of a graph; `source` is its file's base name."""
+    # A shell would read other names otherwise, and a terminal perhaps show them.
+    is_plain = all(one.isalnum() or one in "._-" for one in source) and source.isascii()
+    file = source if is_plain and source[:1].isalnum() and source != "stdin" else "GRAPH"
+    return f"cudnn-bindgen plan {file} --for {gpu}"
 
 
 class WorkspaceError(BindingError):

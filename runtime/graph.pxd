@@ -8,7 +8,9 @@ from libc.stdint cimport int64_t
 cdef int check_abi(int emitted_for) except -1
 cdef void* graph_of(object binding) except NULL
 cdef object handle_to(void* graph)
-cdef void* register_graph(str module, str fingerprint, tuple operands, tuple plans) except NULL
+cdef void* register_graph(
+    str module, str fingerprint, str source, tuple operands, tuple plans
+) except NULL
 cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) except -1 nogil
 cdef int execute_overridden(
     void* graph, void** slots, void* overrides, void* workspace, void* stream

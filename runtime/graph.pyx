@@ -31,7 +31,7 @@ from cudnn_bindgen.runtime.registered cimport Graph, enter_call, leave_call, wai
 
 from cudnn_bindgen.module_data import RUNTIME_ABI
 from cudnn_bindgen.runtime.errors import (
-    BindingError, OperandError, PlanNotLoadedError, RuntimeAbiError, describe,
+    BindingError, OperandError, PlanNotLoadedError, RuntimeAbiError, describe, plan_command,
 )
 from cudnn_bindgen.runtime.tensor_types import SCALAR_BYTES, span_of
 
@@ -68,12 +68,18 @@ cdef object handle_to(void* graph):
     return PyCapsule_New(graph, "cudnn_bindgen graph", NULL)
 
 
-cdef void* register_graph(str module, str fingerprint, tuple operands, tuple plans) except NULL:
-    """Register a module's graph: `operands` in slot order, scalars last, and its plans."""
+cdef void* register_graph(
+    str module, str fingerprint, str source, tuple operands, tuple plans
+) except NULL:
+    """Register a module's graph: `operands` in slot order, scalars last, and its plans.
+
+    `source`: what its file is called.
+    """
     cdef Graph* graph = new Graph()
     owner = (module, fingerprint)
-    _registered.append((owner, operands))
+    _registered.append((owner, operands, source))
     graph.owner = <void*>owner
+    graph.source = <void*>source
     graph.operand_data = <void*>operands
     graph.slots = len(operands)
     for operand in operands:
@@ -170,7 +176,9 @@ cdef int replace_plans(void* graph, tuple plans, object make_missing) except -1:
     if not plans and make_missing is None:
         raise PlanNotLoadedError(
             f"{(<tuple>self.owner)[0]}: there is no plan to load, because the module was emitted "
-            'from a structure file; give load_plan() a plan file, or on_missing="plan"')
+            "from a structure file: give load_plan() the file that "
+            f"{plan_command(<str>self.source)} makes, or "
+            'on_missing="plan" where nvidia-cudnn-frontend is installed')
     loaded = load_set(<tuple>self.owner, <tuple>self.operand_data, plans, make_missing)
     try:
         choose_first(self, loaded)

@@ -20,7 +20,7 @@ from cudnn_bindgen.runtime.library cimport (
 )
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.plan cimport (
-    LoadedPlan, Plan, ask_workspace_size, check_size, fill_pack, has_sum, launch_plan,
+    LoadedPlan, Plan, ask_workspace_size, check_size, fill_pack, has_sum, launch_own, launch_plan,
     prepare_workspace,
 )
 from cudnn_bindgen.runtime.record cimport (
@@ -201,9 +201,13 @@ cdef Stop _check_stream(Call* call, CUstream stream, bint in_capture) noexcept n
 
 
 cdef Stop _launch_direct(Call* call, CUstream stream, Failure* failure) noexcept nogil:
-    if use_stream(call.handle, stream, failure) < 0:
-        return Stop.AT_FAILURE
-    if _enqueue(call, call.slots, call.workspace, call.handle.stream, failure) < 0:
+    if call.loaded.kernels != NULL:
+        if _enqueue(call, call.slots, call.workspace, stream, failure) < 0:
+            return Stop.AT_FAILURE
+    elif (
+        use_stream(call.handle, stream, failure) < 0
+        or _enqueue(call, call.slots, call.workspace, call.handle.stream, failure) < 0
+    ):
         return Stop.AT_FAILURE
     call.graph.counts.direct.fetch_add(1)
     call.graph.counts.last_path.store(POLICY_DIRECT)
@@ -214,6 +218,8 @@ cdef int _enqueue(
     Call* call, void** slots, char* workspace, CUstream stream, Failure* failure
 ) noexcept nogil:
     cdef LoadedPlan* loaded = call.loaded
+    if loaded.kernels != NULL:
+        return launch_own(loaded, call.plan, slots, workspace, stream, failure)
     cdef int count = fill_pack(loaded, call.graph.slots, slots, workspace, call.pack)
     if not loaded.parts.empty():
         if prepare_workspace(loaded, driver_api(), workspace, stream, failure) < 0:
@@ -299,9 +305,11 @@ cdef int _launch_for_record(void* what, void* const* addresses, void* stream) no
     memcpy(slots, <const void*>addresses, graph.operands * sizeof(void*))
     if call.has_workspace:
         workspace = <char*>addresses[graph.operands]
-    # The capturing stream is gone after recording: the next direct call must set its own.
-    call.handle.stream = no_stream()
-    status = cudnn_api().set_stream(call.handle.cudnn, stream)
+    status = CUDNN_STATUS_SUCCESS
+    if call.loaded.kernels == NULL:
+        # The capturing stream is gone after recording: the next direct call must set its own.
+        call.handle.stream = no_stream()
+        status = cudnn_api().set_stream(call.handle.cudnn, stream)
     if status == CUDNN_STATUS_SUCCESS:
         status = _enqueue(call, slots, workspace, stream, &failure)
     free(slots)

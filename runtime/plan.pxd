@@ -4,6 +4,7 @@ from libcpp.atomic cimport atomic
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.handle cimport Handle
+from cudnn_bindgen.runtime.kernel_plan cimport KernelPlan
 from cudnn_bindgen.runtime.library cimport (
     CUcontext, CudnnApi, cudnnBackendDescriptor_t, CUstream, DriverApi, Failure, Kept,
 )
@@ -17,7 +18,8 @@ cdef enum:
 # A finalized execution plan on one device. Threads share it: all but `stream_use` is read-only once
 # it is created.
 cdef cppclass Plan:
-    cudnnBackendDescriptor_t descriptor
+    cudnnBackendDescriptor_t descriptor  # NULL for a plan of kernels
+    vector[void*] functions      # of such a plan
     CUcontext context
     int64_t workspace_size       # bytes that cuDNN itself needs
     atomic[int] stream_use       # of records.hpp: what the first call saw
@@ -46,6 +48,7 @@ cdef struct Replacement:
 cdef cppclass LoadedPlan:
     uint64_t id                  # no other plan of the process ever has it
     void* text                   # a reference to the bytes object
+    KernelPlan* kernels          # in its place; NULL for a plan of cuDNN's
     int cudnn_version
     int sm
     int sm_count                 # 0: not known
@@ -115,7 +118,14 @@ cdef void destroy_unneeded_plans() noexcept nogil
 cdef Plan* create_plan(
     const CudnnApi* cudnn, Handle* handle, const char* text, int64_t length, Failure* failure
 ) noexcept nogil
+cdef Plan* create_kernels(
+    const LoadedPlan* loaded, Handle* handle, Failure* failure
+) noexcept nogil
 cdef int destroy_plan(Plan* plan, Failure* failure) noexcept nogil
+cdef int launch_own(
+    const LoadedPlan* loaded, const Plan* plan, void** slots, char* workspace, CUstream stream,
+    Failure* failure
+) noexcept nogil
 cdef int launch_plan(
     const CudnnApi* cudnn, Handle* handle, const Plan* plan,
     int64_t count, const int64_t* uids, void* const* pointers, const OverrideValues* overrides,

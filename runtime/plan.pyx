@@ -13,6 +13,7 @@ from libcpp.atomic cimport atomic
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.handle cimport Handle
+from cudnn_bindgen.runtime.kernel_plan cimport lay_out_kernels
 from cudnn_bindgen.runtime.library cimport (
     CUDA_SUCCESS, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
     CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
@@ -26,7 +27,20 @@ from cudnn_bindgen.runtime.library cimport (
 )
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 
+from cudnn_bindgen.runtime.record cimport STAYS_ON_STREAM
+
 from cudnn_bindgen.runtime.errors import PlanMismatchError, describe
+
+cdef extern from "kernel_plan.hpp" namespace "cudnn_bindgen" nogil:
+    cppclass Failed:
+        const char* call
+        int status
+
+    Failed load_kernels(
+        const DriverApi& driver, const KernelPlan& plan, int device, vector[void*]& functions)
+    Failed launch_kernels(
+        const DriverApi& driver, const KernelPlan& plan, const vector[void*]& functions,
+        void** slots, const char* workspace, CUstream stream)
 
 cdef extern from "Python.h":
     void increment_reference "Py_INCREF"(object)
@@ -83,20 +97,24 @@ cdef PlanSet* load_set(
 
 
 cdef LoadedPlan* find_plan(const PlanSet* plans, DeviceKind kind) noexcept nogil:
-    """The plan for a kind of device or NULL. One that says no SM count gives way to one that does.
-    """
+    """The plan for a kind of device or NULL: cuDNN's of this SM count, kernels, cuDNN's of any."""
     cdef LoadedPlan* plan
     cdef LoadedPlan* of_any_count = NULL
+    cdef LoadedPlan* of_kernels = NULL
     cdef size_t index
     for index in range(plans.plans.size()):
         plan = plans.plans[index]
-        if plan.sm != kind.sm or plan.cudnn_version != kind.cudnn_version:
+        if plan.sm != kind.sm:
             continue
-        if plan.sm_count == kind.sm_count:
-            return plan
-        if plan.sm_count == 0 and of_any_count == NULL:
-            of_any_count = plan
-    return of_any_count
+        if plan.cudnn_version == 0:
+            if plan.sm_count == kind.sm_count and of_kernels == NULL:
+                of_kernels = plan
+        elif plan.cudnn_version == kind.cudnn_version:
+            if plan.sm_count == kind.sm_count:
+                return plan
+            if plan.sm_count == 0 and of_any_count == NULL:
+                of_any_count = plan
+    return of_kernels if of_kernels != NULL else of_any_count
 
 
 cdef DeviceKind kind_of(const LoadedPlan* plan) noexcept nogil:
@@ -143,6 +161,8 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
             what = f"an alignment of {operand.argument} of"
             raise PlanMismatchError(module, what, str(size), str(operand.alignment))
     check_size(module, parts.workspace_size)
+    if parts.kernels is not None:
+        check_size(module, parts.kernels.workspace_size)
     for _, operation, offset, values in parts.workspace_parts:
         size = 4 * len(values) if operation == COPY else int(values[0]) if operation == ZERO else 0
         if not 0 <= offset <= parts.workspace_size - size:
@@ -152,8 +172,11 @@ cdef LoadedPlan* load_parts(str module, str fingerprint, tuple operands, object 
     loaded = new LoadedPlan()
     loaded.held = new Kept(loaded, _note_unneeded)
     try:
+        if parts.kernels is not None:
+            loaded.kernels = lay_out_kernels(module, slots, parts.kernels)
         _lay_out(loaded, slots, parts)
     except BaseException:
+        del loaded.kernels
         del loaded.held
         del loaded
         raise
@@ -321,9 +344,43 @@ cdef int _destroy(LoadedPlan* loaded, Failure* failure) noexcept nogil:
         plan = loaded.by_device[device].exchange(NULL)
         if plan != NULL and destroy_plan(plan, failure) < 0:
             result = -1
+    del loaded.kernels
     del loaded.held
     del loaded
     return result
+
+
+cdef Plan* create_kernels(
+    const LoadedPlan* loaded, Handle* handle, Failure* failure
+) noexcept nogil:
+    """Load the kernels of a plan on the handle's device; NULL and `failure` if that fails."""
+    cdef const DriverApi* driver = driver_api()
+    cdef Plan* plan = new Plan()
+    cdef int mode = relax_capture(driver)
+    cdef Failed failed = load_kernels(
+        driver[0], loaded.kernels[0], handle.device, plan.functions)
+    restore_capture(driver, mode)
+    if failed.call != NULL:
+        failure[0] = Failure(failed.call, failed.status, True)
+        del plan
+        return NULL
+    plan.context = handle.context
+    plan.workspace_size = loaded.kernels.workspace_size
+    plan.stream_use.store(STAYS_ON_STREAM)
+    return plan
+
+
+cdef int launch_own(
+    const LoadedPlan* loaded, const Plan* plan, void** slots, char* workspace, CUstream stream,
+    Failure* failure
+) noexcept nogil:
+    """Enqueue a plan of kernels; return -1 and fill `failure` when a call fails."""
+    cdef Failed failed = launch_kernels(
+        driver_api()[0], loaded.kernels[0], plan.functions, slots, workspace, stream)
+    if failed.status == CUDA_SUCCESS:
+        return 0
+    failure[0] = Failure(failed.call, failed.status, True)
+    return -1
 
 
 cdef Plan* create_plan(
@@ -364,6 +421,9 @@ cdef Plan* create_plan(
 
 cdef int destroy_plan(Plan* plan, Failure* failure) noexcept nogil:
     """Destroy a plan that no call is inside of; safe while other threads capture."""
+    if plan.descriptor == NULL:  # kernels: their code stays loaded
+        del plan
+        return 0
     cdef const DriverApi* driver = driver_api()
     cdef int mode = relax_capture(driver)
     cdef CUcontext before = enter_context(driver, plan.context)

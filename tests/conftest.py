@@ -44,6 +44,9 @@ from cudnn_bindgen.module_data import RUNTIME_ABI
 settings.register_profile("shared", deadline=None)
 settings.load_profile("shared")
 
+# readline says 80 to all children of a process that imports it, as xdist's workers do.
+os.environ.pop("COLUMNS", None)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

@@ -111,4 +111,4 @@ def test_the_commands_of_the_readme_are_commands() -> None:
     assert all((EXAMPLE / command[1]).exists() for command in commands if command[0] == "python")
     # Nothing is wrong with it but that there is no plan yet.
     result = CliRunner().invoke(main, commands[1][1:])
-    assert result.stderr == "attn.plan: No such file or directory\n"
+    assert result.stderr == "error: attn.plan: No such file or directory\n"

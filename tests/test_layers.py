@@ -16,38 +16,44 @@ from support.documents import TESTS
 ROOT = TESTS.parent
 PACKAGE = "cudnn_bindgen"
 DATA = "module_data"  # what codegen tells the runtime
+EXTRAS = "extras"  # how a package that is missing comes
 BASE = {"codegen.errors", "codegen.text", DATA}
 STAGES = ("codegen.model", "codegen.read", "codegen.bind", "codegen.render")
 
 # Folder → what its files may import of the package, besides their own folder.
 MAY_IMPORT = {
-    "codegen": {DATA},
+    "codegen": {DATA, EXTRAS},
     **{stage: BASE | {*STAGES[:place]} for place, stage in enumerate(STAGES)},
-    "runtime": {DATA},
+    "runtime": {DATA, EXTRAS},
     "frontend": {"codegen.output"},
     "frontend.planning": {"codegen", "frontend.file_cache", DATA},
     "frontend.recording": {"codegen", "runtime.tensor_checks"},
-    "frontend.accelerating": {"codegen", "runtime", DATA},
-    "commands": {"codegen", "frontend"},
+    "frontend.accelerating": {"codegen", "frontend.planning", "runtime", DATA},
+    "doctor": {"codegen", "frontend", "runtime", EXTRAS},
+    "commands": {"codegen", "doctor", "frontend", DATA, EXTRAS},
+    "build_systems": {"codegen", "commands"},
 }
 # Library → the only files that import it.
 USERS = {
     "Cython": {"codegen.compiler"},
-    "setuptools": {"codegen.compiler"},
+    "setuptools": {"build_systems.setuptools", "codegen.compiler"},
     "jinja2": {"codegen.render.module"},
     "ubjson": {"codegen.read.dialects.decode"},
     "zipfile": {"codegen.read.archive"},
+    "elftools": {"frontend.planning.device_code"},
     "filelock": {"frontend.file_cache"},
     "platformdirs": {"frontend.file_cache"},
     "rich": {
-        *("codegen.children", "codegen.render.show"),
+        "commands.doctor",
+        *("codegen.children", "codegen.render.tables"),
         *("frontend.planning.gpu_table", "frontend.planning.progress"),
         "frontend.recording.report",
     },
+    "pygraphviz": {"codegen.render.svg"},
     "cudnn": {"frontend.planning.frontend"},
     "torch": {"frontend.planning.cuda", "runtime.torch_autograd", "runtime.torch_operator"},
     "subprocess": {"codegen.children", "codegen.compile", "frontend.recording.program"},
-    "cuda": set(),  # the runtime does when it is called
+    "cuda": {"doctor.probe"},  # and the runtime, when it is called
 }
 
 
@@ -61,7 +67,7 @@ FILES = {
     for path in sorted((ROOT / folder).rglob("*"))
     if path.suffix in {".py", ".pyx", ".pxd"}
 }
-MODULES = {*FILES.values()}
+MODULES = {*FILES.values(), DATA, EXTRAS}
 OTHERS = [
     *(ROOT / "runtime").rglob("*.hpp"),
     *(ROOT / "frontend").rglob("*.hpp"),
@@ -145,10 +151,28 @@ def test_only_commands_know_click(path: Path) -> None:
 def test_what_the_package_offers() -> None:
     found = imports(ROOT / "src" / PACKAGE / "__init__.py")
     assert {name for name in found if name.startswith(PACKAGE)} == {
+        f"{PACKAGE}.{EXTRAS}.missing",
         f"{PACKAGE}.frontend.accelerating.accelerate.accelerate",
         f"{PACKAGE}.loading.load",
         f"{PACKAGE}.frontend.recording.session.record",
     }
+
+
+def test_what_python_lists_of_the_package_and_what_importing_it_costs() -> None:
+    code = f"""
+import sys
+sys.path[:] = {sys.path!r}
+before = set(sys.modules)
+import cudnn_bindgen
+assert set(sys.modules) - before == {{"cudnn_bindgen"}}, set(sys.modules) - before
+names = ["__version__", "accelerate", "load", "record"]
+assert dir(cudnn_bindgen) == names == sorted(cudnn_bindgen.__all__)
+import cudnn_bindgen.module_data
+assert dir(cudnn_bindgen) == names
+assert callable(cudnn_bindgen.load)
+assert not hasattr(cudnn_bindgen, "TYPE_CHECKING")
+"""
+    subprocess.run([sys.executable, "-S", "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", ["module.pyx.jinja", "torch.py.jinja"])
@@ -222,7 +246,7 @@ assert not {{"rich", "click", "jinja2", "Cython", "cudnn", "torch"}} & set(sys.m
 # The rest is Python's and click's: the program that is recorded waits for all of this.
 STARTED = {
     *("", ".cli", ".codegen", ".codegen.errors", ".codegen.text"),
-    *(".commands", ".commands.errors", ".commands.group"),
+    *(".commands", ".commands.errors", ".commands.group", ".extras"),
 }
 RECORDED = {".commands.record", ".frontend"}
 RECORDED |= {f".frontend.recording{name}" for name in ("", ".program")}

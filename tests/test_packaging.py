@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import email
 import fcntl
+import importlib.metadata
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -21,14 +23,20 @@ from collections.abc import Iterator
 from configparser import ConfigParser
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from cudnn_bindgen.extras import BUILD
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[1]
 PLAN = ROOT / "tests/data/plans/cudnn-9.19-sm90/matmul_bias_relu.plan"
-SOURCES = ("*.py", "*.pyx", "*.pxd", "*.c", "*.hpp", "*.pyi", "*.jinja", "*.toml", "py.typed")
+SOURCES = (
+    *("*.py", "*.pyx", "*.pxd", "*.c", "*.hpp", "*.pyi", "*.jinja", "*.toml", "*.cmake"),
+    "py.typed",
+)
 OFFLINE = ("--no-build-isolation", "--no-deps", "--no-index")
 
 # Somebody else's Cython code that uses the runtime, as generated modules do.
@@ -205,6 +213,81 @@ def test_editable_install_sees_new_files(editable: tuple[Path, Path], tmp_path: 
         (copy / "codegen" / "added_later.py").unlink()
 
 
+# What a deployed program does, and what it cannot do without the extra `build`.
+DEPLOYED = """\
+import sys
+sys.path[:0] = sys.argv[1:]
+import cudnn_bindgen, thd
+from support.standin import Paths, Standin
+libraries = Standin(Paths({cudnn!r}, {driver!r}))
+with libraries.context():
+    thd.execute(*[libraries.alloc(128) for _ in thd.OPERANDS])
+    assert len(libraries.log("cudnnBackendExecute")) == 1
+    assert libraries.violations() == 0
+files = [name for name, module in sys.modules.items() if getattr(module, "__file__", None)]
+loaded = {{name.partition(".")[0] for name in files}} - sys.stdlib_module_names
+print(sorted(loaded - {{"support"}}))
+import cuda.pathfinder
+for call in (
+    lambda: thd.load_plan(b""),
+    lambda: thd.load_plan(on_missing="plan"),
+    lambda: cudnn_bindgen.load(b""),
+    lambda: cudnn_bindgen.accelerate,
+):
+    try:
+        call()
+    except ImportError as error:
+        print(error)
+import cudnn_bindgen.cli
+"""
+
+
+def test_what_is_deployed_needs_no_compiler(
+    distributions: dict[str, Path], builds: Any, standin_paths: Any, tmp_path: Path
+) -> None:
+    """The wheel and what it requires without extras, beside a module, with its compiler gone."""
+    site, app = tmp_path / "site", tmp_path / "app"
+    with zipfile.ZipFile(distributions["wheel"]) as wheel:
+        wheel.extractall(site)
+    [info] = importlib.metadata.distributions(name="cudnn-bindgen", path=[str(site)])
+    required = [line for line in info.requires or () if "extra ==" not in line]
+    assert [re.split(r"[<>=]", line)[0] for line in required] == ["cuda-pathfinder"]
+    for file in importlib.metadata.files("cuda-pathfinder") or ():
+        if file.suffix == ".py":
+            (site / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file.locate(), site / file)
+    app.mkdir()
+    shutil.copy(builds.path("thd"), app)
+    program = DEPLOYED.format(cudnn=str(standin_paths.cudnn), driver=str(standin_paths.driver))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-W", "error", "-c", program, site, app, ROOT / "tests"],
+        env={"PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    brings = "pip install 'cudnn-bindgen[build]' brings it"
+    loaded, *refused = done.stdout.splitlines()
+    assert loaded == "['cudnn_bindgen', 'thd']"
+    assert refused == [
+        f"load_plan() of a file needs msgspec: {brings}",
+        f'load_plan(on_missing="plan") needs msgspec: {brings}',
+        f"cudnn_bindgen.load needs msgspec: {brings}",
+        f"cudnn_bindgen.accelerate needs msgspec: {brings}",
+    ]
+    assert (done.returncode, done.stderr) == (2, f"error: cudnn-bindgen needs click: {brings}\n")
+
+
+def test_the_extra_is_known_by_its_imports(distributions: dict[str, Path]) -> None:
+    """A package that it brings is missed by the name that it is imported by."""
+    with zipfile.ZipFile(distributions["wheel"]) as wheel:
+        [name] = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+        metadata = email.message_from_bytes(wheel.read(name))
+    required = metadata.get_all("Requires-Dist", ())
+    brought = {re.split(r"[<>=]", line)[0] for line in required if 'extra == "build"' in line}
+    imported = {"cython": "Cython", "py-ubjson": "ubjson"}
+    assert {imported.get(name, name) for name in brought} == BUILD
+
+
 def package_files(copy: Path) -> set[str]:
     """Every source of the package in a clean copy, through the links in src/."""
     source = copy / "src"
@@ -266,5 +349,14 @@ def test_metadata(distributions: dict[str, Path]) -> None:
     assert metadata["Requires-Python"] == ">=3.10"
     assert metadata["License-Expression"] == "Apache-2.0"
     extras = metadata.get_all("Provides-Extra")
-    assert set(extras) == {"cudnn12", "cudnn13", "plan", "torch", "test", "dev"}
+    assert set(extras) == {"build", "cudnn12", "cudnn13", "dev", "docs", "plan", "svg", "test"}
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    links = re.findall(r"\]\((.*?)\)", str(metadata.get_payload()))
+    assert not [link for link in links if not link.startswith("https://")]
+    assert dict(entry_points["setuptools.finalize_distribution_options"]) == {
+        "cudnn-bindgen": "cudnn_bindgen.build_systems.setuptools:finalize"
+    }
+    assert dict(entry_points["cmake.prefix"]) == {
+        "cudnn-bindgen": "cudnn_bindgen.build_systems.cmake"
+    }
     assert dict(entry_points["console_scripts"]) == {"cudnn-bindgen": "cudnn_bindgen.cli:main"}

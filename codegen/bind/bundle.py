@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.bind.graphs import bind_graphs
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.model.graph import Graph, PlanInfo, dotted
+from cudnn_bindgen.codegen.model.graph import Graph, PlanInfo, dotted, under
 from cudnn_bindgen.codegen.read.archive import (
     NAME,
     BundledPlan,
@@ -37,12 +37,13 @@ class Key:
 
     def __str__(self) -> str:
         count = self.sm_count or "any number of"
-        return f"SM {self.sm} with {count} multiprocessors under cuDNN {dotted(self.cudnn_version)}"
+        return f"SM {self.sm} with {count} multiprocessors under {under(self.cudnn_version)}"
 
     @property
     def file_name(self) -> str:
         """Name of the plan file in a bundle."""
-        return f"sm{self.sm}-{self.sm_count}-cudnn-{dotted(self.cudnn_version)}.plan"
+        made_by = f"cudnn-{dotted(self.cudnn_version)}" if self.cudnn_version else "kernels"
+        return f"sm{self.sm}-{self.sm_count}-{made_by}.plan"
 
 
 @dataclass(frozen=True, slots=True)

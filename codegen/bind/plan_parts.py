@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from typing import Any
 
+import msgspec
+
+from cudnn_bindgen.codegen.model import kernel_plan
 from cudnn_bindgen.codegen.model.graph import PlanInfo
-from cudnn_bindgen.module_data import PlanParts
+from cudnn_bindgen.module_data import KernelLaunch, KernelPlan, PlanParts, TensorMap
 
 
 def plan_parts(plan: PlanInfo, digest: str, bound: Set[int]) -> PlanParts:
@@ -27,4 +31,22 @@ def plan_parts(plan: PlanInfo, digest: str, bound: Set[int]) -> PlanParts:
         workspace_size=plan.frontend_workspace_size,
         text=plan.text.encode(),
         alignments=tuple((uid, size) for uid, size in plan.aligned_operands if uid in bound),
+        kernels=_kernels(plan.kernels) if plan.kernels else None,
     )
+
+
+def _kernels(plan: kernel_plan.KernelPlan) -> KernelPlan:
+    return KernelPlan(
+        tuple(plan.binaries),
+        tuple(TensorMap(*_fields(each)) for each in plan.tensor_maps),
+        tuple(KernelLaunch(*_fields(each)) for each in plan.launches),
+        plan.workspace_size,
+    )
+
+
+def _fields(value: msgspec.Struct) -> tuple[Any, ...]:
+    return tuple(map(_plain, msgspec.structs.astuple(value)))
+
+
+def _plain(value: Any) -> Any:
+    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value

@@ -14,6 +14,7 @@ from typing import Any
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.model.data_types import BITS, INTEGERS
+from cudnn_bindgen.codegen.model.kernel_plan import KernelPlan
 from cudnn_bindgen.codegen.model.operation_graph import OperationGraph
 
 # Names the frontend gives: tensor_3 by its Python front, 0::Y or sdpa::O after node and port.
@@ -28,6 +29,11 @@ def is_made_up(name: str) -> bool:
 def dotted(cudnn_version: int) -> str:
     """Return a version of cuDNN as people write it: 91900 is 9.19.0."""
     return f"{cudnn_version // 10000}.{cudnn_version // 100 % 100}.{cudnn_version % 100}"
+
+
+def under(cudnn_version: int) -> str:
+    """Return what a plan runs under: of a version of 0, which plans of kernels have, any."""
+    return f"cuDNN {dotted(cudnn_version)}" if cudnn_version else "any cuDNN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,8 @@ class PlanInfo:
     # How the plan was chosen, for evidence.py to read; None if the file does not say, empty if it
     # says what is no text. No part of what the plan is.
     evidence: str | None = field(default=None, compare=False)
+    # In place of cuDNN's text, which is empty then; `cudnn_version` is 0.
+    kernels: KernelPlan | None = None
 
     @property
     def bound_uids(self) -> set[int]:

@@ -172,7 +172,7 @@ def build_graph(document: Document, *, is_inferred: bool = True) -> Graph:
         check_uids(plan, tensors.keys(), loses_offsets=document.loses_offsets)
         check_plan(plan, nodes, tensors)
     only = structure.only_in_plan
-    if plan:
+    if plan and not plan.kernels:  # whoever traces those knows the structure
         by_uid = {uid: placed.tensor for uid, placed in tensors.items()}
         only = find_unsaid(nodes, by_uid, plan, structure.context.compute_data_type)
     _add_constants(only, tensors)

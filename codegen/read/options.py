@@ -18,11 +18,15 @@ class ReadOptions:
         Read a structure of a version that is newer than this tool as the newest one it knows.
     strict
         Refuse what otherwise only gives a warning.
+    trusts_code
+        Run the native code in a Python plan, in a process of its own, in place of compiling it
+        again.
     """
 
     index: int | None = None
     allow_newer: bool = False
     strict: bool = False
+    trusts_code: bool = False
 
 
 DEFAULT = ReadOptions()

@@ -12,6 +12,7 @@ from msgspec import Meta
 from cudnn_bindgen.codegen.errors import OTHER_GRAPH, GraphFormatError
 from cudnn_bindgen.codegen.model.evidence import MAX_BYTES
 from cudnn_bindgen.codegen.model.graph import PlanInfo, Replacement, WorkspacePart
+from cudnn_bindgen.codegen.model.kernel_plan import KEY, KernelPlan, read_kernel_plan
 from cudnn_bindgen.codegen.model.limits import Int64
 from cudnn_bindgen.codegen.model.operation_graph import OperationGraph
 from cudnn_bindgen.codegen.model.scalar import read_float, read_scalar
@@ -61,6 +62,8 @@ class _Backend(msgspec.Struct, frozen=True):
 
 def read_plan(document: PlanDocument) -> PlanInfo:
     """Build the model of the plan; what it says of tensors is checked by `check_uids`."""
+    if document.kernel_plan is not None:
+        return _read_kernels(document, read_kernel_plan(document.kernel_plan))
     check_values(document.cudnn_backend_data, "a plan's text")
     backend = _read_backend(document.cudnn_backend_data)
     constants = _by_uid(document.pass_by_values, "pass_by_values", read_scalar)
@@ -91,6 +94,30 @@ def read_plan(document: PlanDocument) -> PlanInfo:
     _check_roles(plan)
     _check_parts(plan)
     return plan
+
+
+def _read_kernels(document: PlanDocument, kernels: KernelPlan) -> PlanInfo:
+    unknown = sorted(kernels.sources - set(document.variant_pack_uids))
+    if unknown:
+        raise GraphFormatError(
+            f"expected addresses of variant_pack_uids, got {unknown[0]}", path=f"$.{KEY}"
+        )
+    return PlanInfo(
+        text="",
+        cudnn_version=0,
+        sm=kernels.sm,
+        sm_count=kernels.sm_count,
+        engine=kernels.describe(),
+        variant_pack_uids=tuple(sorted(set(document.variant_pack_uids))),
+        constants=(),
+        workspace_parts=(),
+        replacements=(),
+        aligned_operands=(),
+        frontend_workspace_size=0,
+        behavior_notes=(),
+        evidence=_read_evidence(document.cudnn_bindgen),
+        kernels=kernels,
+    )
 
 
 def _read_backend(text: str) -> _Backend:

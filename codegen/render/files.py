@@ -16,11 +16,12 @@ from cudnn_bindgen.codegen.render.torch import render_torch
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A binding with the name of its module and the base name of its graph file."""
+    """A binding with the name of its module, the base name of its graph file, and options."""
 
     module: str
     binding: Binding
     source: str
+    options: Sequence[tuple[str, str]] = ()
 
 
 def render_modules(
@@ -38,7 +39,7 @@ def render_modules(
     every = [module, *backwards]
     files: dict[str, str] = {}
     for one in every:
-        files |= render(one.binding, one.module, one.source)
+        files |= render(one.binding, one.module, one.source, one.options)
     if namespace is None:
         return files
     _check_names(every)
@@ -49,8 +50,8 @@ def render_modules(
     return files
 
 
-def check_apart(files: Mapping[str, Iterable[str]]) -> None:
-    """Check that no two modules of one folder have one name; `files` are their names, by graph.
+def check_apart(files: Iterable[tuple[str, Iterable[str]]]) -> None:
+    """Check that no two modules of one folder have one name; `files` are graphs with their names.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def check_apart(files: Mapping[str, Iterable[str]]) -> None:
         Two have: operators of PyTorch are modules, too.
     """
     owners: dict[str, str] = {}
-    for graph, emitted in files.items():
+    for graph, emitted in files:
         for name in sorted({file.partition(".")[0] for file in emitted}):
             if owners.setdefault(name, graph) != graph:
                 raise EmitError(

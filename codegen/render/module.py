@@ -16,6 +16,7 @@ from cudnn_bindgen.codegen.bind.binding import Binding
 from cudnn_bindgen.codegen.bind.data import data_of, data_of_family
 from cudnn_bindgen.codegen.bind.family import Family
 from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.render.header import write_options
 from cudnn_bindgen.codegen.render.view import Module, docstring_row
 from cudnn_bindgen.codegen.text import align, join_sizes, shorten
 
@@ -25,7 +26,9 @@ MAX_DATA = 32 * 2**20
 _SUFFIXES = ("pyx", "pyi", "pxd")
 
 
-def render(binding: Binding, module: str, source: str) -> dict[str, str]:
+def render(
+    binding: Binding, module: str, source: str, options: Sequence[tuple[str, str]] = ()
+) -> dict[str, str]:
     """Render a module's files.
 
     Parameters
@@ -36,6 +39,8 @@ def render(binding: Binding, module: str, source: str) -> dict[str, str]:
         Name of the module; a legal identifier.
     source
         Base name of the graph file, stated in the header and in ``GRAPH``.
+    options
+        What the header says that it was emitted with: options and their values.
 
     Returns
     -------
@@ -51,10 +56,12 @@ def render(binding: Binding, module: str, source: str) -> dict[str, str]:
     table = [docstring_row(row) for row in operand_table(binding)]
     data = data_of(binding, source)
     origin = f"From {shorten(source, 60)}"
-    return _render(Module(binding, None, data, origin, table), module)
+    return _render(Module(binding, None, data, origin, table, write_options(options)), module)
 
 
-def render_family(family: Family, module: str) -> dict[str, str]:
+def render_family(
+    family: Family, module: str, options: Sequence[tuple[str, str]] = ()
+) -> dict[str, str]:
     """Render the files of one module for all members, as `render` does.
 
     The text is the same whatever the order in which the graphs were given.
@@ -65,7 +72,8 @@ def render_family(family: Family, module: str) -> dict[str, str]:
     origin = f"Of {len(family.members)} graphs: {names[0]} .. {names[1]}"
     sizes = _sizes_in_words(family)
     table = [docstring_row(row) for row in operand_table(common, sizes)]
-    return _render(Module(common, family, data_of_family(family), origin, table), module)
+    data = data_of_family(family)
+    return _render(Module(common, family, data, origin, table, write_options(options)), module)
 
 
 def _render(view: Module, module: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,7 @@ from functools import cached_property
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.bind.binding import Binding
 from cudnn_bindgen.codegen.bind.family import Family
-from cudnn_bindgen.codegen.model.graph import dotted
+from cudnn_bindgen.codegen.model.graph import under
 from cudnn_bindgen.codegen.render.argument import KEY_TYPE, Argument, argument_view
 from cudnn_bindgen.codegen.render.describe import describe_arguments
 from cudnn_bindgen.codegen.render.overrides import Shape, Symbols, override_shapes
@@ -21,7 +22,7 @@ from cudnn_bindgen.codegen.text import (
     shorten,
     wrap_bytes,
 )
-from cudnn_bindgen.module_data import RUNTIME_ABI, ModuleData, pack
+from cudnn_bindgen.module_data import RUNTIME_ABI, ModuleData, PlanParts, pack
 
 # More of them are counted, not listed.
 _MOST_PLANS = 12
@@ -36,7 +37,7 @@ class Module:
     data_: ModuleData
     origin: str
     table: list[str]
-    sizes: dict[int, tuple[list[str], list[str]]] | None = None
+    options: list[str]
 
     version = __version__
     abi = RUNTIME_ABI
@@ -76,7 +77,7 @@ class Module:
         plans = [plan for graph in self.data_.graphs for plan in graph.plans]
         texts = [
             f"Plan for SM {plan.sm}, {plan.sm_count or 'any number of'} multiprocessors, "
-            f"cuDNN {dotted(plan.cudnn_version)}: {shorten(plan.engine, 200)}."
+            f"{under(plan.cudnn_version)}: {shorten(plan.engine, 200)}{_kernels(plan)}."
             for plan in plans
         ]
         return texts if len(texts) <= _MOST_PLANS else [f"{len(texts)} plans."]
@@ -255,3 +256,10 @@ def docstring_row(text: str, width: int = 100) -> str:
 def fill_words(text: str) -> list[str]:
     """Return a sentence as lines of a docstring."""
     return [line.strip() for line in fill((f"{word} " for word in quoted(text).split(" ")), 98)]
+
+
+def _kernels(plan: PlanParts) -> str:
+    """Say which device code a plan carries in place of cuDNN's text."""
+    if plan.kernels is None:
+        return ""
+    return f", kernels with SHA-256 {hashlib.sha256(b''.join(plan.kernels.binaries)).hexdigest()}"

@@ -12,14 +12,18 @@ from typing import Any
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.bind.data import data_of
 from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
-from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
+from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError, PlanError
 from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.dialects.python_plan import recognise as is_python_plan
 from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.frontend.accelerating.accelerated import Accelerated
 from cudnn_bindgen.frontend.accelerating.errors import AccelerateError, AccelerateWarning
 from cudnn_bindgen.module_data import RUNTIME_ABI
 from cudnn_bindgen.runtime.binding import Binding
 from cudnn_bindgen.runtime.errors import BindingError
+
+_FILE = "graph.serialize()"
 
 _lock = threading.RLock()  # a finalizer may come in here, too
 # By the digest of a plan file: what launches it.
@@ -96,12 +100,6 @@ def _frontend_of(graph: Any) -> Any:
 
 
 def _read(graph: Any, frontend: Any) -> tuple[int | None, bytes, Graph]:
-    engine = getattr(graph, "selected_engine", None)
-    if engine is not None:
-        name = getattr(engine, "name", type(engine).__name__)
-        raise AccelerateError(
-            f"accelerate: the graph is served by {name}, the frontend's own engine, not by cuDNN"
-        )
     unsupported = getattr(frontend, "cudnnGraphNotSupportedError", RuntimeError)
     # Older frontends have no list of plans, nor have graphs that were deserialized.
     plan_index = graph._plan_index if getattr(graph, "_planning_done", False) else None
@@ -115,13 +113,40 @@ def _read(graph: Any, frontend: Any) -> tuple[int | None, bytes, Graph]:
         raise AccelerateError(
             f"accelerate: the graph cannot be serialized ({error}): build it first, for cuDNN"
         ) from error
+    if is_python_plan(plan):
+        plan = _trace(plan, getattr(graph, "selected_engine", None))
     try:
-        model = read_graph(plan, "graph.serialize()")
+        model = read_graph(plan, _FILE)
     except GraphFormatError as error:
         raise AccelerateError(f"accelerate: {error}") from error
     if model.plan is None:
         raise AccelerateError("accelerate: the graph has no plan: build it first")
     return plan_index, plan, model
+
+
+def _trace(plan: bytes, engine: Any) -> bytes:
+    """Return the plan of kernels of an engine of the frontend's own, or what the cache has of it.
+
+    It is traced in a process of its own, which takes seconds. What this process has compiled may be
+    run there.
+    """
+    # Not above: it is rarely needed.
+    from cudnn_bindgen.frontend.planning.deviceless import Task, own_cudnn, use_cache
+    from cudnn_bindgen.frontend.planning.driver import read_here
+
+    try:
+        trusting = ReadOptions(trusts_code=True)
+        task = Task(graph=plan, file=_FILE, reading=trusting, properties=read_here().text)
+        answer = use_cache({0: task}, own_cudnn())[0]
+        if isinstance(answer, PlanError):
+            raise answer
+    except PlanError as error:
+        name = getattr(engine, "name", "one")
+        raise AccelerateError(
+            f"accelerate: the graph is served by {name}, the frontend's own engine, which is not "
+            f"traced: {error}"
+        ) from error
+    return answer.plan
 
 
 def _binding_of(plan: bytes, model: Graph) -> Binding:

@@ -28,8 +28,10 @@ from cudnn_bindgen.frontend.planning.frontend import (
 )
 from cudnn_bindgen.frontend.planning.implementation import leave_open, named
 from cudnn_bindgen.frontend.planning.options import PlanOptions
+from cudnn_bindgen.frontend.planning.own_engines import own_engine, trace_plan
 from cudnn_bindgen.frontend.planning.rebuild import check_dump, rebuild
 from cudnn_bindgen.frontend.planning.structure import Structure
+from cudnn_bindgen.frontend.planning.trace import Trace
 from cudnn_bindgen.frontend.planning.wanted import waits_for_peers
 
 
@@ -41,10 +43,12 @@ def build_plan(
     tell: Callable[[str], None] = lambda text: None,
     watch: Watch = unwatched,
     properties: str | None = None,
+    trace: Trace | None = None,
 ) -> bytes:
     """Return a plan file with how the plan was chosen in it.
 
-    It is for the current CUDA device, or for the one that has these `properties`.
+    It is for the current CUDA device, or for the one that has these `properties`. Engines of the
+    frontend's own are asked as well where there is a `trace`.
 
     The structure in the plan file is compared with `structure` once more: what lowering changes
     beyond docs/plans.md is an error. `tell` is told if attention is not implemented as it is there.
@@ -55,10 +59,12 @@ def build_plan(
         There is no GPU, the graph is not rebuilt as it is, or cuDNN has no plan for it.
     """
     tuning = _tuning(structure, watch) if options.autotune else None
+    if trace:
+        trace.offer(frontend)
     with device_of(frontend, properties) as device:
 
         def serialized(graph: Structure) -> bytes:
-            data, choice = _serialized(graph, constants, options, frontend, device, tuning)
+            data, choice = _serialized(graph, constants, options, frontend, device, tuning, trace)
             return add_evidence(data, choice, options, frontend, properties or "")
 
         try:
@@ -122,18 +128,17 @@ def _serialized(
     frontend: Module,
     device: Mapping[str, object],
     tuning: Tuning | None,
+    trace: Trace | None,
 ) -> tuple[bytes, Choice]:
     graph = rebuild(structure, constants, frontend, device)
     with refusals(frontend, "cuDNN does not take the graph"):
         graph.build_operation_graph()
     if options.engine is not None:
-        choice = _pin(graph, options, frontend)
-    else:
-        ask_heuristics(graph, options, frontend)
-        if tuning is None:
-            choice = _take_first(graph, options, frontend)
-        else:
-            choice = autotune(graph, options.max_workspace, frontend, device["handle"], tuning)
+        return _pin(graph, options, frontend, trace)
+    ask_heuristics(graph, options, frontend)
+    if tuning is None:
+        return _take_first(graph, options, frontend, trace)
+    choice = autotune(graph, options.max_workspace, frontend, device["handle"], tuning)
     return serialize(graph, frontend), choice
 
 
@@ -147,22 +152,49 @@ def forget_frames(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-def _take_first(graph: Graph, options: PlanOptions, frontend: Module) -> Choice:
+def _take_first(
+    graph: Graph, options: PlanOptions, frontend: Module, trace: Trace | None
+) -> tuple[bytes, Choice]:
     """Build the first plan that builds; it is then the graph's candidate."""
     candidates, only_limit = [], True
-    for index in own_plans(graph):
+    refusing: dict[int, int] = {}  # engine of the frontend's own → its first plan
+    plans = range(graph.get_execution_plan_count()) if trace else own_plans(graph)
+    for index in plans:
+        engine = own_engine(graph, index)
+        if engine in refusing:
+            # Compiling takes seconds, and what cannot be traced cannot with other knobs.
+            reason = f"as plan {refusing[engine]}"
+            candidates.append(refused(Candidate(index, "refused"), "refused", reason))
+            continue
         try:
-            size = build_at(graph, index, options.max_workspace, frontend)
+            traced, size = _build(graph, index, options, frontend, trace)
         except PlanError as error:
             candidates.append(refused(Candidate(index, "refused"), "refused", error.problem))
             only_limit &= not isinstance(error, RefusedError)
+            if engine is not None:
+                refusing[engine] = index
         else:
             candidates.append(Candidate(index, "taken", workspace=size))
-            return Choice("heuristics", index, tuple(candidates))
+            data = traced or serialize(graph, frontend)
+            return data, Choice("heuristics", index, tuple(candidates))
     raise none_left(candidates, only_limit)
 
 
-def _pin(graph: Graph, options: PlanOptions, frontend: Module) -> Choice:
+def _build(
+    graph: Graph, index: int, options: PlanOptions, frontend: Module, trace: Trace | None
+) -> tuple[bytes, int]:
+    """Build a plan; return its plan file if it is traced, else nothing, and its workspace."""
+    if trace is None or own_engine(graph, index) is None:
+        return b"", build_at(graph, index, options.max_workspace, frontend)
+    trace.prepare()
+    with trace.listening():
+        size = build_at(graph, index, options.max_workspace, frontend)
+    return trace_plan(graph, index, frontend, trace), size
+
+
+def _pin(
+    graph: Graph, options: PlanOptions, frontend: Module, trace: Trace | None
+) -> tuple[bytes, Choice]:
     """Build one engine with its knobs; it is then the graph's candidate."""
     knobs = {
         find_member(frontend, "knob_type", name, "--knobs"): value
@@ -171,5 +203,6 @@ def _pin(graph: Graph, options: PlanOptions, frontend: Module) -> Choice:
     with refusals(frontend, f"cuDNN does not take engine {options.engine}"):
         graph.create_execution_plan(options.engine, knobs)
         index = graph.get_execution_plan_count() - 1
-    size = build_at(graph, index, options.max_workspace, frontend)
-    return Choice("engine", index, (Candidate(index, "taken", workspace=size),))
+    traced, size = _build(graph, index, options, frontend, trace)
+    data = traced or serialize(graph, frontend)
+    return data, Choice("engine", index, (Candidate(index, "taken", workspace=size),))

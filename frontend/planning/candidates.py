@@ -17,9 +17,7 @@ from cudnn_bindgen.frontend.planning.frontend import (
     refusals,
 )
 from cudnn_bindgen.frontend.planning.options import PlanOptions
-
-# Ids from here on are not cuDNN's: the frontend has kernels of its own, which no binding can run.
-_FIRST_FOREIGN_ENGINE = 10_000
+from cudnn_bindgen.frontend.planning.own_engines import own_engine
 
 # Of one plan's reason, in evidence; of plans that do not build, how many reasons are told.
 _LONGEST = 300
@@ -42,12 +40,8 @@ def own_plans(graph: Graph) -> Iterator[int]:
 
     Frontend 1.27 and newer rank plans of their own kernels among them.
     """
-    plans = getattr(graph, "plans", None)
-    if plans is None:
-        yield from range(graph.get_execution_plan_count())
-        return
-    for index, plan in enumerate(plans):
-        if 0 <= plan.engine_id < _FIRST_FOREIGN_ENGINE:
+    for index in range(graph.get_execution_plan_count()):
+        if own_engine(graph, index) is None:
             yield index
 
 

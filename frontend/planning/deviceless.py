@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeVar
 
@@ -64,10 +65,13 @@ class Cudnn:
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan to be made: of a graph's file as `read_input` takes it, for a device."""
+    """A plan to be made: of a graph's file as `read_input` takes it, for a device.
+
+    A Python plan may be for the device that it names.
+    """
 
     graph: bytes
-    properties: str
+    properties: str = ""
     file: str = ""
     reading: ReadOptions = ReadOptions()
     constants: Constants = NOTHING
@@ -156,7 +160,13 @@ def _describe_planner(cudnn: Cudnn) -> bytes:
     # The small and the full cuDNN of a version begin with the same library.
     libraries = [(path.name, path.stat().st_size) for path in cudnn.folder.glob("libcudnn*")]
     first = hashlib.sha256((cudnn.folder / LIBRARY).read_bytes()).hexdigest()
-    return msgspec.json.encode([sorted(libraries), first, frontend_version(), __version__])
+    compiler = None
+    with suppress(PackageNotFoundError):
+        compiler = version("nvidia-cutlass-dsl")
+    has_torch = importlib.util.find_spec("torch") is not None  # without it no engine is traced
+    return msgspec.json.encode(
+        [sorted(libraries), first, frontend_version(), compiler, has_torch, __version__]
+    )
 
 
 def make_plans(
@@ -213,12 +223,12 @@ def _beside(root: Path) -> tuple[Path, ...]:
 def _environment(cudnn: Cudnn | None) -> dict[str, str]:
     stub = find_stub()
     folders = [] if cudnn is None else [cudnn.folder, *cudnn.beside]
-    paths = [*map(str, folders), *filter(None, [os.environ.get("LDLIBRARY_PATH")])]
+    paths = [*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     return {
         **os.environ,
         CUDNN: "" if cudnn is None else str(cudnn.folder),
         "LD_PRELOAD": str(stub),
-        "LDLIBRARY_PATH": ":".join(paths),
+        "LD_LIBRARY_PATH": ":".join(paths),
         "CUDNN_FRONTEND_CUDART_LIB_NAME": str(stub),
         # What cuDNN leaves as it was in memory ends up in plans.
         "PYTHONHASHSEED": "0",

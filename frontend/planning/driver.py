@@ -44,13 +44,34 @@ def read_here() -> DeviceProperties:
     PlanError
         There is none.
     """
+    return _read(_load(), 0)
+
+
+def read_all() -> list[DeviceProperties]:
+    """Return the properties of all GPUs that CUDA_VISIBLE_DEVICES lets through, at least one.
+
+    Raises
+    ------
+    PlanError
+        There is none.
+    """
+    library, count = _load(), ctypes.c_int()
+    _call(library, "cuDeviceGetCount", ctypes.byref(count))
+    return [_read(library, ordinal) for ordinal in range(max(count.value, 1))]
+
+
+def _load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(_LIBRARY)
     except OSError as error:
         raise PlanError(f"expected a GPU, got no NVIDIA driver: {error}", hint=_HINT) from None
-    device = ctypes.c_int()
     _call(library, "cuInit", 0)
-    _call(library, "cuDeviceGet", ctypes.byref(device), 0)
+    return library
+
+
+def _read(library: ctypes.CDLL, ordinal: int) -> DeviceProperties:
+    device = ctypes.c_int()
+    _call(library, "cuDeviceGet", ctypes.byref(device), ordinal)
 
     def attribute(number: int) -> int:
         value = ctypes.c_int()
@@ -70,7 +91,7 @@ def read_here() -> DeviceProperties:
         sm_count_origin=0,
         oversized_shared_memory_per_block=0,
         total_global_mem=memory.value,
-        cuda_device_id=0,
+        cuda_device_id=ordinal,
         device_ver=100 * attribute(_MAJOR) + 10 * attribute(_MINOR),
         driver_ver=version.value,
         device_name=name.value.decode(),

@@ -27,6 +27,15 @@ static struct {
 /* Nothing reads or writes what these are the addresses of. */
 static char context, library, kernel;
 
+/* What trace.py is told while it writes down what an engine of the frontend's own launches: a name,
+ * and the arguments of the call as pointers. NULL where nothing is traced. */
+typedef long Hook(const char *call, const void *const *arguments);
+static Hook *hook;
+
+void cudnn_bindgen_trace(Hook *told) { hook = told; }
+
+#define TELL(call, ...) (hook ? hook(call, (const void *[]){__VA_ARGS__}) : 0)
+
 /* Called by planner.py: what the functions below say from now on. */
 void cudnn_bindgen_describe(const int *attributes, size_t memory, int version, const char *name) {
     memcpy(device.attributes, attributes, sizeof device.attributes);
@@ -40,6 +49,9 @@ void cudnn_bindgen_describe(const int *attributes, size_t memory, int version, c
     int function(type *result) { *result = value; return SUCCESS; }
 #define DOES_NOTHING(function) \
     int function(void) { return SUCCESS; }
+/* Does nothing either, but whoever traces must know. */
+#define IS_TOLD(function) \
+    int function(void) { return TELL(#function, NULL), SUCCESS; }
 
 DOES_NOTHING(cuInit)
 GIVES(cuDriverGetVersion, int, device.version)
@@ -67,9 +79,9 @@ GIVES(cuKernelGetFunction, void *, &kernel)
 GIVES(cuKernelGetAttribute, int, 0)
 DOES_NOTHING(cuKernelSetAttribute)
 GIVES(cuOccupancyMaxPotentialClusterSize, int, 1)
-DOES_NOTHING(cuLaunchKernel)
-DOES_NOTHING(cuLaunchKernelEx)
-DOES_NOTHING(cuLaunchCooperativeKernel)
+IS_TOLD(cuLaunchKernel)
+IS_TOLD(cuLaunchKernelEx)
+IS_TOLD(cuLaunchCooperativeKernel)
 DOES_NOTHING(cuTensorMapEncodeIm2col)
 DOES_NOTHING(cuTensorMapEncodeTiled)
 DOES_NOTHING(cuLinkAddData)
@@ -185,16 +197,20 @@ DOES_NOTHING(cudaSetDevice)
 DOES_NOTHING(cudaGetLastError)
 DOES_NOTHING(cudaPeekAtLastError)
 DOES_NOTHING(cudaFree)
-DOES_NOTHING(cudaMemcpy)
-DOES_NOTHING(cudaMemcpyAsync)
-DOES_NOTHING(cudaMemsetAsync)
+IS_TOLD(cudaMemcpy)
+IS_TOLD(cudaMemcpyAsync)
+IS_TOLD(cudaMemsetAsync)
 DOES_NOTHING(cudaStreamSynchronize)
 DOES_NOTHING(cudaDeviceSynchronize)
 GIVES(cudaGetDevice, int, 0)
 GIVES(cudaGetDeviceCount, int, device.count)
 GIVES(cudaDriverGetVersion, int, device.version)
 GIVES(cudaRuntimeGetVersion, int, device.version)
-GIVES(cudaMalloc, void *, &context)
+
+int cudaMalloc(void **result) {
+    *result = &context;
+    return TELL("cudaMalloc", NULL), SUCCESS;
+}
 
 int cudaStreamIsCapturing(void *stream, int *status) {
     *status = 0;
@@ -221,3 +237,54 @@ const char *cudaGetErrorName(int error) { return "cudaErrorStub"; }
 const char *cudaGetErrorString(int error) {
     return "there is no CUDA here, only cudnn-bindgen's stub of it";
 }
+
+/* What kernels of CuTe DSL call: NVIDIA's compiler leaves these names to the library that such an
+ * object is linked with. Here an object finds this library's, which load and launch nothing. */
+int _cudaGetDevice(int *result) { return *result = 0, SUCCESS; }
+
+int _cudaDeviceGetAttribute(int *value, int attribute, int ordinal) {
+    return cuDeviceGetAttribute(value, attribute, ordinal);
+}
+
+int _cuKernelGetAttribute(int *value, int attribute, void *of, int ordinal) {
+    return *value = 0, SUCCESS;
+}
+
+DOES_NOTHING(_cudaFuncSetAttribute)
+DOES_NOTHING(_cudaKernelSetAttributeForDevice)
+
+int _cudaLibraryLoadData(void **result, const void *code) {
+    *result = (void *)TELL("load", code);
+    return SUCCESS;
+}
+
+int _cudaLibraryGetKernel(void **result, void *of, const char *name) {
+    *result = (void *)TELL("kernel", of, name);
+    return SUCCESS;
+}
+
+int _cudaLaunchKernelEx(const void *config, void *what, void **parameters) {
+    return TELL("launch", config, what, parameters);
+}
+
+int _cuTensorMapEncodeTiled(
+    void *map, long type, long rank, void *address, const void *dims, const void *strides,
+    const void *box, const void *element_strides, long interleave, long swizzle, long promotion,
+    long fill) {
+    return TELL(
+        "tensor map", map, (void *)type, (void *)rank, address, dims, strides, box,
+        element_strides, (void *)interleave, (void *)swizzle, (void *)promotion, (void *)fill);
+}
+
+/* Called before each launch with the place of the object's library, a function that loads it and one
+ * that looks up its kernels. */
+int cuda_dialect_init_library_once(void **library, int (*load)(void **), int (*look_up)(void **)) {
+    int status;
+    if (*library) return SUCCESS;
+    status = load(library);
+    return status ? status : look_up(library);
+}
+
+DOES_NOTHING(cuda_dialect_unload_library_once)
+void cuda_dialect_assert_success(int status) { (void)status; }
+int CuteDSLRT_TVMFFISetRaisedCudaError(int status) { return status ? -1 : 0; }

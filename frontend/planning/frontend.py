@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.read.dialects.document import ContextDocument
-from cudnn_bindgen.codegen.text import shorten
+from cudnn_bindgen.codegen.text import did_you_mean, shorten
 
 _OLDEST = (1, 23)
-_INSTALL = "pip install 'nvidia-cudnn-frontend>=1.23', beside cuDNN itself"
+_INSTALL = "pip install 'cudnn-bindgen[plan]' brings it, with a cuDNN to plan with"
+_ANY_GPU = "--for GPU plans for one that is not here; cudnn-bindgen doctor says what is missing"
 
 # A graph of the frontend, whose types are not stated.
 Graph: TypeAlias = Any
@@ -70,7 +71,7 @@ def frontend_version() -> str:
 
 
 @contextmanager
-def refusals(frontend: Module, what: str, path: str = "") -> Iterator[None]:
+def refusals(frontend: Module, what: str, path: str = "", hint: str = "") -> Iterator[None]:
     """Turn what the frontend raises into a RefusedError that says so."""
     try:
         yield
@@ -88,7 +89,7 @@ def refusals(frontend: Module, what: str, path: str = "") -> Iterator[None]:
         if "incompatible function arguments" in said:  # and then all that it would take
             said = f"{said.partition('(')[0]} has no such argument; a newer frontend may have it"
         raise RefusedError(
-            f"{what}: frontend {frontend.__version__} says: {said}", path=path
+            f"{what}: frontend {frontend.__version__} says: {said}", path=path, hint=hint
         ) from error
 
 
@@ -108,7 +109,7 @@ def device_of(frontend: Module, properties: str | None) -> Iterator[Mapping[str,
             described = frontend.create_device_properties(properties)
         yield {"device_property": described}
         return
-    with refusals(frontend, "expected a GPU that cuDNN can use, got none"):
+    with refusals(frontend, "expected a GPU that cuDNN can use, got none", hint=_ANY_GPU):
         handle = frontend.create_handle()
     try:
         yield {"handle": handle}
@@ -139,7 +140,9 @@ def find_member(frontend: Module, enum: str, name: str, path: str) -> Any:
     members: dict[str, Any] = getattr(getattr(frontend, enum, None), "__members__", {})
     if name not in members:
         raise RefusedError(
-            f"expected a {enum} of frontend {frontend.__version__}, got {shorten(name)}", path=path
+            f"expected a {enum} of frontend {frontend.__version__}, got {shorten(name)}"
+            + did_you_mean(name.upper(), {member.upper(): member for member in members}),
+            path=path,
         )
     return members[name]
 

@@ -5,7 +5,6 @@ What the numbers decide and where they come from: docs/planning.md.
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from cudnn_bindgen.codegen.errors import PlanError
-from cudnn_bindgen.codegen.text import shorten
+from cudnn_bindgen.codegen.text import did_you_mean, shorten
 from cudnn_bindgen.frontend.planning.device_properties import (
     Bytes,
     Count,
@@ -190,11 +189,9 @@ def _named(name: str) -> Gpu:
     gpu = known.get(_plain(name))
     if gpu is not None:
         return describe_gpu(gpu, _properties(load_table().gpus[gpu]))
-    near = difflib.get_close_matches(_plain(name), known, n=5, cutoff=0.6)
-    names = list(dict.fromkeys(known[plain] for plain in near))[:3]
     raise PlanError(
         f"--for: expected the name of a GPU, got {shorten(name)}"
-        + (f"; did you mean {' or '.join(names)}?" if names else ""),
+        + did_you_mean(_plain(name), known),
         hint=_LIST,
     )
 

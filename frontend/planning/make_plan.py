@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cudnn_bindgen.codegen.bind.bundle import first_plan
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
-from cudnn_bindgen.codegen.model.graph import dotted
+from cudnn_bindgen.codegen.model.graph import under
 from cudnn_bindgen.codegen.read.dialects.python_ir import UnloweredError
 from cudnn_bindgen.codegen.read.graph import read_document, read_graph
 from cudnn_bindgen.codegen.read.options import DEFAULT, ReadOptions
@@ -19,6 +19,7 @@ from cudnn_bindgen.frontend.planning.lowering import undo_lowering
 from cudnn_bindgen.frontend.planning.options import HEURISTICS, PlanOptions
 from cudnn_bindgen.frontend.planning.printed import Printed, check_printed, lower_printed
 from cudnn_bindgen.frontend.planning.structure import Structure, read_structure
+from cudnn_bindgen.frontend.planning.trace import Trace
 
 
 def read_input(
@@ -83,6 +84,7 @@ def make_plan(
     tell: Callable[[str], None] = lambda text: None,
     watch: Watch = unwatched,
     properties: str | None = None,
+    trace: Trace | None = None,
 ) -> bytes:
     """Make a plan for the current CUDA device, or for one that is described.
 
@@ -101,6 +103,8 @@ def make_plan(
     properties
         JSON text of a device's properties, where it is not the current one; needs the driver or
         the stub of one (`deviceless`).
+    trace
+        Listens to that stub, so that engines of the frontend's own have plans too.
 
     Returns
     -------
@@ -117,7 +121,7 @@ def make_plan(
         structure = _lower(structure, properties)
     check_rebuildable(structure)
     values = resolve_constants(structure, constants)
-    return build_plan(structure, values, options, load_frontend(), tell, watch, properties)
+    return build_plan(structure, values, options, load_frontend(), tell, watch, properties, trace)
 
 
 def _lower(printed: Printed, properties: str | None) -> Structure:
@@ -148,9 +152,15 @@ def check_rebuildable(structure: Structure) -> None:
             )
 
 
+def is_of_kernels(plan: bytes) -> bool:
+    """Tell a plan file of kernels from one of cuDNN's."""
+    info = read_graph(plan).plan
+    return info is not None and info.kernels is not None
+
+
 def describe(plan: bytes) -> str:
     """Say in one line for what a plan file was made."""
     info = read_graph(plan).plan
     if info is None:
         return "no plan in it"
-    return f"cuDNN {dotted(info.cudnn_version)}, SM {info.sm}, {info.engine}"
+    return f"{under(info.cudnn_version)}, SM {info.sm}, {info.engine}"

@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import sys
+import tempfile
 from contextlib import suppress
 
 import msgspec
@@ -17,11 +18,15 @@ import msgspec
 from cudnn_bindgen.codegen.children import describe_status, serve
 from cudnn_bindgen.codegen.errors import GraphFormatError, PlanError
 from cudnn_bindgen.codegen.model.graph import dotted
+from cudnn_bindgen.codegen.read.dialects.python_plan import read_head
+from cudnn_bindgen.codegen.read.dialects.python_plan import recognise as is_python_plan
 from cudnn_bindgen.frontend.planning.device_properties import DeviceProperties
 from cudnn_bindgen.frontend.planning.deviceless import CUDNN, INSTALL, LIBRARY, Answer, Task
 from cudnn_bindgen.frontend.planning.driver import attributes_of
 from cudnn_bindgen.frontend.planning.frontend import Module, backend_version, load_frontend
 from cudnn_bindgen.frontend.planning.make_plan import make_plan, read_any
+from cudnn_bindgen.frontend.planning.python_plan import convert, find_device
+from cudnn_bindgen.frontend.planning.trace import Trace
 
 # personality(2).
 _SAME_ADDRESSES = 0x0040000
@@ -85,6 +90,13 @@ def _fix_addresses() -> None:
 
 
 def _in_fork(task: Task, stub: str) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="cudnn-bindgen-") as folder:
+        # What the frontend's own engines compile: the user's cache is for real GPUs, and trusted.
+        os.environ["CUDNN_FRONTEND_COMPILED_CACHE"] = folder
+        return _fork(task, stub)
+
+
+def _fork(task: Task, stub: str) -> bytes:
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -115,15 +127,24 @@ def _in_fork(task: Task, stub: str) -> bytes:
 
 
 def _answer(task: Task, stub: str) -> Answer:
-    _describe(msgspec.json.decode(task.properties, type=DeviceProperties), stub)
+    try:
+        properties = task.properties or find_device(read_head(task.graph))
+    except (GraphFormatError, PlanError) as error:
+        return _refusal(error)
+    device = msgspec.json.decode(properties, type=DeviceProperties)
+    _describe(device, stub)
+    trace = Trace(stub, device)
     told: list[str] = []
     try:
+        if is_python_plan(task.graph):
+            return Answer(plan=convert(task.graph, trace, is_trusted=task.reading.trusts_code))
         plan = make_plan(
             read_any(task.graph, task.constants, task.file, task.reading),
             task.constants,
             task.options,
             told.append,
-            properties=task.properties,
+            properties=properties,
+            trace=trace,
         )
     except (GraphFormatError, PlanError) as error:
         return _refusal(error)

@@ -86,6 +86,25 @@ struct AttributeValue {
     unsigned char bytes[64];
 };
 
+enum : int { kCooperative = 2, kClusterDims = 4, kOverlap = 6 };  // CUlaunchAttributeID
+
+// CUlaunchAttribute
+struct LaunchAttribute {
+    int id;
+    int padding;
+    AttributeValue value;
+};
+
+// CUlaunchConfig
+struct LaunchConfig {
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned shared_bytes;
+    void* stream;
+    const LaunchAttribute* attributes;
+    unsigned count;
+};
+
 // Keys of KernelNodeParams::extra.
 inline void* const kBufferPointer = reinterpret_cast<void*>(1);
 inline void* const kBufferSize = reinterpret_cast<void*>(2);
@@ -157,6 +176,15 @@ struct DriverApi {
     int (*copy_to_host)(void*, uint64_t, size_t, void*);
     int (*synchronize)(void*);
 
+    // What plans of kernels need besides; CUDA 12.0.
+    int (*load_library)(void**, const void*, void*, void**, unsigned, void*, void**, unsigned);
+    int (*library_kernel)(void**, void*, const char*);
+    int (*kernel_function)(void**, void*);
+    int (*set_kernel_attribute)(int, int, void*, int);
+    int (*launch_kernel)(const LaunchConfig*, void*, void**, void**);
+    int (*encode_tensor_map)(void*, int, unsigned, void*, const uint64_t*, const uint64_t*,
+                             const unsigned*, const unsigned*, int, int, int, int);
+
     // What is null where the driver is older.
     int (*stream_get_id)(void*, uint64_t*);           // CUDA 12.0
     int (*function_name)(const char**, void*);        // CUDA 12.3
@@ -164,6 +192,8 @@ struct DriverApi {
 
     // The first function that records need and the driver lacks, or null: nothing is recorded then.
     const char* missing_for_records;
+    // The same for plans of kernels.
+    const char* missing_for_kernels;
 
     // Resolves all; returns the first function that every call needs and the driver lacks, or null.
     const char* resolve(void* library) {
@@ -238,6 +268,16 @@ struct DriverApi {
         record(free_host, "cuMemFreeHost");
         record(copy_to_host, "cuMemcpyDtoHAsync_v2");
         record(synchronize, "cuStreamSynchronize");
+        missing_for_kernels = nullptr;
+        auto kernel = [&](auto& pointer, const char* name) {
+            find(pointer, name, missing_for_kernels);
+        };
+        kernel(load_library, "cuLibraryLoadData");
+        kernel(library_kernel, "cuLibraryGetKernel");
+        kernel(kernel_function, "cuKernelGetFunction");
+        kernel(set_kernel_attribute, "cuKernelSetAttribute");
+        kernel(launch_kernel, "cuLaunchKernelEx");
+        kernel(encode_tensor_map, "cuTensorMapEncodeTiled");
         const char* may_lack = nullptr;
         find(stream_get_id, "cuStreamGetId", may_lack);
         find(function_name, "cuFuncGetName", may_lack);

@@ -50,7 +50,8 @@ def refusal(*arguments: str | Path) -> str:
     [line] = done.stderr.splitlines()
     assert line.isascii()
     assert line.isprintable()
-    return line
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")
 
 
 @pytest.mark.parametrize("command", [("emit", "-o", "-"), ("build", "-d", "out")])
@@ -198,7 +199,7 @@ def test_a_graph_of_a_recording_that_is_not_in_its_folder(tmp_path: Path, kind: 
         path.mkdir()
     done = CliRunner().invoke(main, ["report", str(folder), "--json"])
     if kind == "folder":
-        assert (done.exit_code, done.output) == (2, f"{path}: Is a directory\n")
+        assert (done.exit_code, done.output) == (2, f"error: {path}: Is a directory\n")
         return
     assert done.exit_code == 0
     [graph] = json.loads(done.stdout)["graphs"]

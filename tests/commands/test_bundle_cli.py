@@ -93,7 +93,7 @@ def test_bundle_refuses_and_keeps_the_old_file(
     result = run("bundle", *arguments, "-o", "attn.bundle")
     assert (result.exit_code, result.stdout) == (2, "")
     [line] = result.stderr.splitlines()
-    assert line.startswith(message)
+    assert line.startswith(f"error: {message}")
     assert (here / "attn.bundle").read_bytes() == two()
 
 
@@ -103,7 +103,7 @@ def test_bundle_needs_an_output_and_a_plan(here: Path) -> None:
 
 
 def test_emit_writes_one_module(here: Path) -> None:
-    result = run("emit", "attn.bundle")
+    result = run("emit", "attn.bundle", "-q")
     assert (result.exit_code, result.output) == (0, "")
     assert files(here) == expected()
     assert run("emit", "attn.bundle", "--check").exit_code == 0
@@ -158,7 +158,7 @@ def test_show_prints_a_row_for_each_plan(here: Path) -> None:
     result = run("show", "s.bundle")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    rows = lines[lines.index("SM SM count cuDNN made engine bytes") :]
+    rows = lines[lines.index("SM SM count cuDNN engine bytes") :]
     assert rows[2].startswith("90 132 9.19.0 engine 1 KERNEL_CFG=37 SPLIT_K_SLC=-1 67065")
     assert rows[3].startswith("90 132 9.27.0 engine 1 KERNEL_CFG=37 SPLIT_K_SLC=-1 67311")
     assert lines[0].startswith("s.bundle: plan, graph ")
@@ -181,7 +181,9 @@ def test_show_explains_a_bundle_that_is_refused(here: Path) -> None:
     refused = msgspec.json.decode(run("show", "bad.bundle", "--json").stdout)["refused"]
     assert refused["dialect"] == "bundle"
     (here / "odd.bundle").write_bytes(with_entry(two(), 1, sm=80))
-    assert run("show", "odd.bundle").stderr.startswith(f"odd.bundle/{file_name(cudnn='9.27.0')}:")
+    assert run("show", "odd.bundle").stderr.startswith(
+        f"error: odd.bundle/{file_name(cudnn='9.27.0')}:"
+    )
 
 
 def test_a_bundle_holds_one_graph(here: Path) -> None:

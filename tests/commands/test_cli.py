@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,9 @@ from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.render.module import render
 
-COMMANDS = ("emit", "build", "show", "bundle", "plan", "gpus", "record", "report")
+COMMANDS = (
+    *("emit", "build", "config", "show", "bundle", "plan", "gpus", "record", "report", "doctor"),
+)
 
 
 def run(*arguments: str | Path) -> Result:
@@ -59,7 +62,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_emit_writes_three_files_here_named_after_the_graph(graph: Path, here: Path) -> None:
-    result = run("emit", graph)
+    result = run("emit", graph, "-q")
     assert (result.exit_code, result.output) == (0, "")
     assert contents(here) == expected("attn_v1")
 
@@ -118,7 +121,47 @@ def test_check_sees_a_graph_that_changed(graph: Path, here: Path) -> None:
 def test_a_depfile_names_all_that_is_written(graph: Path, here: Path) -> None:
     assert run("emit", graph, "-o", "out/m.pyx", "--depfile", "deps/m.d").exit_code == 0
     rule = (here / "deps" / "m.d").read_text()
-    assert rule == f"out/m.pxd out/m.pyi out/m.pyx: {graph}\n"
+    assert rule == f"out/m.pyx out/m.pxd out/m.pyi: {graph}\n"
+
+
+# What users write around `emit`, and what each tool says when there is nothing to do.
+BUILD_FILES = {
+    "ninja": (
+        "build.ninja",
+        "rule emit\n  command = {command}\n  depfile = m.d\n"
+        "build m.pyx m.pyi m.pxd: emit graph.json\n",
+        "no work to do",
+    ),
+    "make": (
+        "Makefile",
+        "m.pyx m.pyi m.pxd &: graph.json\n\t{command}\n-include m.d\n",
+        "up to date",
+    ),
+}
+
+
+@pytest.mark.parametrize("tool", BUILD_FILES)
+def test_a_touched_graph_is_emitted_once(tool: str, graph: Path, here: Path) -> None:
+    if not shutil.which(tool):
+        pytest.skip(f"{tool} is not installed")
+    file, text, idle = BUILD_FILES[tool]
+    command = f"{sys.executable} -m cudnn_bindgen emit $in -o m.pyx --depfile m.d"
+    command = command.replace("$in", "graph.json" if tool == "make" else "$in")
+    (here / file).write_text(text.format(command=command))
+    shutil.copy(graph, here / "graph.json")
+
+    def is_idle() -> bool:
+        done = subprocess.run(
+            [tool, *(["m.pyx"] * (tool == "make"))], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return idle in done.stdout
+
+    assert [is_idle(), is_idle()] == [False, True]
+    os.utime(here / "m.pyx", (1, 1))  # what is older than its graph, with the right content
+    assert [is_idle(), is_idle()] == [False, True]
+    (here / "graph.json").touch()
+    assert [is_idle(), is_idle()] == [False, True]
 
 
 def test_check_writes_no_depfile(graph: Path, here: Path) -> None:
@@ -169,9 +212,9 @@ def test_show_prints_what_a_plan_adds(tmp_path: Path) -> None:
     lines = [
         " ".join(line.split()) for line in run("show", tmp_path / "g.plan").stdout.splitlines()
     ]
-    assert "0 1 x_ptr :x: input IN_0 BFLOAT16 2,4 4,1 16" in lines
-    assert "1 2 bold_2j_ptr [bold]\\x1b[2J input IN_1 BFLOAT16 2,4 4,1 16" in lines
-    assert "50 FLOAT ff800000" in lines
+    assert "0 1 x_ptr input IN_0 :x: BFLOAT16 2,4 4,1" in lines
+    assert "1 2 bold_2j_ptr input IN_1 [bold]\\x1b[2J BFLOAT16 2,4 4,1" in lines
+    assert "50 FLOAT -inf ff800000 added by lowering" in lines
     assert "60 set to zero 16" in lines
     assert "2 70 64" in lines
     assert "behavior notes: RUNTIME_COMPILATION, \\x1b[31m[red]" in lines
@@ -228,7 +271,7 @@ def test_emit_imports_no_compiler_no_tables_and_no_runtime(graph: Path, here: Pa
     code = f"""
 import sys
 from cudnn_bindgen.cli import main
-main(["emit", {str(graph)!r}], standalone_mode=False)
+main(["emit", {str(graph)!r}, "-q"], standalone_mode=False)
 loaded = {{name.split(".")[0] for name in sys.modules}}
 print(sorted(loaded & {{"Cython", "rich", "setuptools", "cuda", "torch", "cudnn"}}))
 print(sorted(name for name in sys.modules if name.startswith("cudnn_bindgen.runtime")))

@@ -25,7 +25,7 @@ BAD_FILES = {
     "v3": (GOOD.replace(b'"2.0"', b'"3.0"'), '$.json_version: expected "2.0" or "1.0", got'),
     "log": (b'x\n{"context": 1}\n', 'line 2: $: expected a field "json_version", got none'),
     "log of two": (b'{"context": 1}\n{"context": 2}\n', "expected one graph, got 2"),
-    "python plan": (b"CUDNN_FE_PYPLAN\0", "expected a backend plan, got the plan of a Python "),
+    "python plan": (b"CUDNN_FE_PYPLAN\0", "expected a whole Python plan, got one "),
     "deep": (b'{"a":' * 10_000, "expected a graph file, got JSON nested too deep"),
     "truncated bundle": (two()[:-1], "expected a bundle, got a zip archive that does not end as"),
     "edited bundle": (with_entry(two(), 0, sha256=""), "bundle.json $.plans[0].sha256: expected"),
@@ -77,7 +77,8 @@ def refusal(here: Path, *arguments: str) -> str:
         assert lines[1].startswith("  read as")
     else:
         assert len(lines) == 1
-    return lines[0]
+    assert lines[0].startswith("error: ")
+    return lines[0].removeprefix("error: ")
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
@@ -161,24 +162,40 @@ def test_arguments_of_build(here: Path, arguments: tuple[str, ...], message: str
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "message"),
     [
-        ("build",),
-        ("build", "good.json"),
-        ("build", "good.json", "-d", "out", "-j", "0"),
-        ("emit",),
-        ("emit", "good.json", "--unknown"),
-        ("show",),
-        ("unknown",),
+        (("build",), "Missing argument 'GRAPH...' (try cudnn-bindgen build --help)"),
+        (("build", "good.json"), "Missing option '-d' / '--directory' (try"),
+        (("build", "good.json", "-d", "out", "-j", "0"), "Invalid value for '-j' / '--jobs': 0 "),
+        (("emit",), "Missing argument 'GRAPH...' (try cudnn-bindgen emit --help)"),
+        (
+            ("emit", "good.json", "--chekc"),
+            "expected an option, got --chekc; did you mean --check",
+        ),
+        (("emit", "good.json", "--zzz"), "expected an option, got --zzz (try cudnn-bindgen emit"),
+        (("emit", "good.json", "--na\n"), "expected an option, got --na\\n; did you mean --name"),
+        (("emit", "good.json", "--for"), "Option '--for' requires an argument (try --help)"),
+        (("show",), "Missing argument 'GRAPH' (try cudnn-bindgen show --help)"),
+        (("shw",), "expected a command, got shw; did you mean show? (try cudnn-bindgen --help)"),
+        (("unknown",), "expected a command, got unknown (try cudnn-bindgen --help)"),
+        (("--hlep",), "expected an option, got --hlep; did you mean --help? (try cudnn-bindgen"),
+        (("--", "--a\x1b"), "expected a command, got --a\\x1b (try cudnn-bindgen --help)"),
     ],
 )
-def test_wrong_usage(here: Path, arguments: tuple[str, ...]) -> None:
+def test_wrong_usage(here: Path, arguments: tuple[str, ...], message: str) -> None:
     before = tree(here)
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert "Usage: " in result.stderr
+    result = CliRunner().invoke(main, arguments, prog_name="cudnn-bindgen")
+    assert (result.exit_code, result.stdout) == (2, "")
+    [line] = result.stderr.splitlines()
+    assert line.startswith(f"error: {message}")
+    assert line.isprintable()
     assert tree(here) == before
+
+
+def test_without_a_command_there_is_help() -> None:
+    result = run()
+    assert result.output.startswith("Usage: ")
+    assert "Commands:" in result.output
 
 
 # /proc refuses new files even to root.
@@ -206,7 +223,7 @@ def test_a_process_of_its_own_shows_no_traceback(here: Path, data: bytes, messag
     command = [sys.executable, "-m", "cudnn_bindgen.cli", "emit", "bad.json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"bad.json: {message}")
+    assert done.stderr.startswith(f"error: bad.json: {message}")
     assert done.stderr.count("\n") == 1
 
 

@@ -66,12 +66,12 @@ EXPLAINED: dict[str, tuple[bytes, list[str]]] = {
             "remedy   call graph.validate() before dumping the graph",
         ],
     ),
-    "python-engine plan": (
+    "Python plan": (
         b"CUDNN_FE_PYPLAN\0",
         [
-            "read as  python-engine plan",
-            "problem  expected a backend plan, got the plan of a Python engine",
-            "remedy   its kernels are Python code; build the graph with a cuDNN backend engine",
+            "read as  Python plan",
+            "problem  expected a whole Python plan, got one that is cut off",
+            "remedy   write graph.serialize() again",
         ],
     ),
     "python IR": (
@@ -102,7 +102,7 @@ def test_show_explains_a_refusal(name: str) -> None:
     done = run("show", "-", stdin=data)
     assert (done.exit_code, done.stdout) == (2, "")
     first, *rest = done.stderr.splitlines()
-    assert first.startswith("stdin: ")
+    assert first.startswith("error: stdin: ")
     assert rest == [f"  {line}" for line in lines]
     explained = json.loads(run("show", "-", "--json", stdin=data).stdout)["refused"]
     assert explained["dialect"] == name

@@ -47,7 +47,8 @@ def refusal(here: Path, *arguments: str) -> str:
     assert (done.exit_code, done.stdout) == (2, "")
     assert contents(here / "out") == before
     [line] = done.stderr.splitlines()
-    return line
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
@@ -151,7 +152,7 @@ def test_names_that_others_need(here: Path, name: str, what: str) -> None:
 
 
 def requirements(distribution: str) -> Iterator[str]:
-    """Yield what is installed of all that a distribution requires, and that requires."""
+    """Yield what is installed of all that a distribution, or its `build`, requires, and so on."""
     for text in metadata.requires(distribution) or ():
         requirement, _, marker = text.partition(";")
         name = re.split(r"[^\w.-]", requirement.strip(), maxsplit=1)[0]
@@ -159,7 +160,7 @@ def requirements(distribution: str) -> Iterator[str]:
             metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-        if "extra" not in marker:
+        if "extra" not in marker or 'extra == "build"' in marker:
             yield name
             yield from requirements(name)
 

@@ -104,7 +104,7 @@ def test_here_without_a_gpu_is_one_line(driver: Path, argument: str, problem: st
     done = here(driver, argument)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
-    assert line.startswith(problem)
+    assert line.startswith(f"error: {problem}")
     assert "cudnn-bindgen gpus lists the names" in line
 
 
@@ -113,7 +113,7 @@ def test_here_without_a_driver_is_one_line(tmp_path: Path) -> None:
     done = here(tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
-    assert line.startswith("expected a GPU, got no NVIDIA driver: ")
+    assert line.startswith("error: expected a GPU, got no NVIDIA driver: ")
     assert "libcuda.so.1" in line
 
 
@@ -126,4 +126,4 @@ def test_here_with_an_old_driver_is_one_line(tmp_path: Path) -> None:
     done = here(tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
-    assert line.startswith("libcuda.so.1 has no cuDeviceGet: it is too old")
+    assert line.startswith("error: libcuda.so.1 has no cuDeviceGet: it is too old")

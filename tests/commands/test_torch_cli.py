@@ -40,7 +40,10 @@ def written(directory: Path) -> dict[str, str]:
 
 
 def expected(namespace: str = "cudnn_bindgen") -> dict[str, str]:
-    net = Named("net", bind_document(forward()), "net.json")
+    options = [("--torch", ""), ("--backward", "dgrad.json")]
+    if namespace != "cudnn_bindgen":
+        options.insert(1, ("--torch-namespace", namespace))
+    net = Named("net", bind_document(forward()), "net.json", options)
     dgrad = Named("dgrad", bind_document(backward()), "dgrad.json")
     return render_modules(net, [dgrad], namespace)
 
@@ -50,7 +53,13 @@ ARGUMENTS = ("emit", "net.json", "-o", "out/net.pyx", "--torch", "--backward", "
 
 def test_both_modules_and_their_operators_are_written(here: Path) -> None:
     result = run(*ARGUMENTS)
-    assert (result.exit_code, result.output) == (0, "")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert [line.partition(" --for")[0] for line in result.stderr.splitlines()] == [
+        "wrote out/net.pxd, .pyi, .pyx, net_torch.py: module net; no plan",
+        "next: cudnn-bindgen plan net.json",
+        "wrote out/dgrad.pxd, .pyi, .pyx, dgrad_torch.py: module dgrad; no plan",
+        "next: cudnn-bindgen plan dgrad.json",
+    ]
     assert written(here / "out") == expected()
     assert sorted(expected()) == FILES
 
@@ -89,7 +98,8 @@ def test_a_depfile_names_all_graphs_and_all_files(here: Path) -> None:
     # A file of options beside a backward graph counts, too.
     (here / "dgrad.json.toml").write_text("")
     assert run(*ARGUMENTS, "--depfile", "net.d").exit_code == 0
-    targets = " ".join(f"out/{name}" for name in FILES)
+    first = ["net.pyx", *(name for name in FILES if name != "net.pyx")]
+    targets = " ".join(f"out/{name}" for name in first)
     assert (here / "net.d").read_text() == f"{targets}: net.json dgrad.json dgrad.json.toml\n"
 
 
@@ -150,5 +160,5 @@ def test_options_beside_a_backward_graph_are_read(here: Path) -> None:
 def test_refusals(here: Path, arguments: tuple[str, ...], message: str) -> None:
     before = sorted(here.iterdir())
     result = run(*arguments)
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"{message}\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
     assert sorted(here.iterdir()) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -53,7 +54,8 @@ def backend_version():
 @pytest.fixture(scope="module")
 def cudnn() -> Cudnn:
     """A cuDNN that plans on this machine."""
-    pytest.importorskip("cudnn")
+    if importlib.util.find_spec("cudnn") is None:  # imported, it would load the real cuDNN
+        pytest.skip("nvidia-cudnn-frontend is not installed")
     found = own_cudnn()
     if found is None:
         pytest.skip("nvidia-cudnn-jit-cu13 is not installed")
@@ -158,7 +160,7 @@ def test_from_a_structure_to_a_module_for_four_gpus(
     assert [line.partition(" with")[0] for line in lines] == [
         f"attn.bundle: SM {sm}" for sm in (80, 90, 100, 120)
     ]
-    done = run("emit", "attn.json", "--for", "h100", "--for", "sm_90:114")
+    done = run("emit", "attn.json", "--for", "h100", "--for", "sm_90:114", "-q")
     assert (done.exit_code, done.output) == (0, "")
     text = Path("attn.pyx").read_text()
     assert text.startswith("# @generated")
@@ -225,7 +227,7 @@ def test_gradients_of_an_operator_are_planned_too(
     monkeypatch.chdir(tmp_path)
     for name in ("sdpa_causal", "sdpa_backward"):
         shutil.copy(TESTS / "data" / "frontends" / "1.32.0" / f"{name}.json", tmp_path)
-    arguments = ("--torch", "--backward", "sdpa_backward.json", "--for", "h100")
+    arguments = ("--torch", "--backward", "sdpa_backward.json", "--for", "h100", "-q")
     done = run("emit", "sdpa_causal.json", *arguments)
     assert (done.exit_code, done.output) == (0, "")
     for name in ("sdpa_causal", "sdpa_backward"):
@@ -324,10 +326,16 @@ def test_where_a_cudnn_is_found(tmp_path: Path, place: str) -> None:
     assert find_cudnn(tmp_path) == Cudnn(folder)
 
 
-def test_a_cudnn_that_does_not_load(fake: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_cudnn_that_does_not_load(
+    fake: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake("")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/others")
+    with (tmp_path / "fake" / "cudnn.py").open("a") as file:
+        file.write("print(os.environ['LD_LIBRARY_PATH'])\n")
     (tmp_path / "libcudnn.so.9").write_text("none")
-    said = problem(make_plans({0: task()}, find_cudnn(tmp_path))[0])
+    said = problem(make_plans({0: task()}, Cudnn(tmp_path, (tmp_path / "beside",)))[0])
+    assert f"; {tmp_path}:{tmp_path}/beside:/others" in said
     assert "cuDNN does not load: " in said
     assert "file too short" in said
 

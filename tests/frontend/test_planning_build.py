@@ -218,7 +218,7 @@ def load(monkeypatch: pytest.MonkeyPatch, found: Any) -> str:
     monkeypatch.setattr(loading, "importlib", SimpleNamespace(import_module=import_module))
     with pytest.raises(PlanError) as caught:
         loading.load_frontend()
-    assert "pip install 'nvidia-cudnn-frontend>=1.23'" in caught.value.hint
+    assert "pip install 'cudnn-bindgen[plan]'" in caught.value.hint
     return caught.value.problem
 
 
@@ -296,7 +296,7 @@ def test_a_failure_is_one_line_and_no_file(monkeypatch: pytest.MonkeyPatch, file
     fake = Frontend(graph(), refuses={"build_operation_graph": "no\n\x1b[31mway"})
     result = run(monkeypatch, fake, [file])
     assert (result.exit_code, len(result.output.splitlines())) == (2, 1)
-    assert result.output.startswith(f"{file}: cuDNN does not take the graph: ")
+    assert result.output.startswith(f"error: {file}: cuDNN does not take the graph: ")
     assert "\x1b" not in result.output
     assert sorted(Path().iterdir()) == [Path("g.json")]
 
@@ -317,7 +317,9 @@ def test_what_the_command_refuses(
 ) -> None:
     before = file.read_bytes()
     result = run(monkeypatch, Frontend(graph(), GOOD), arguments)
-    assert (result.exit_code, result.output.splitlines()[0][: len(message)]) == (2, message)
+    assert (result.exit_code, result.output.splitlines()[0][: 7 + len(message)]) == (
+        *(2, f"error: {message}"),
+    )
     assert file.read_bytes() == before
 
 

@@ -211,7 +211,7 @@ def test_no_frontend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading.importlib, "import_module", none)
     monkeypatch.setattr(loading.importlib.metadata, "version", no_package)
     make = plan_maker(to_json(graph()), UIDS)  # only asked for when a plan is missing
-    with pytest.raises(PlanError, match=r"pip install 'nvidia-cudnn-frontend>=1\.23'"):
+    with pytest.raises(PlanError, match=r"pip install 'cudnn-bindgen\[plan\]'"):
         make(*DEVICE)
 
 

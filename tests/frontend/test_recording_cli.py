@@ -145,20 +145,26 @@ def test_the_path_and_the_sitecustomize_of_the_program_are_its_own(tmp_path: Pat
 
 def test_programs_that_cannot_be_recorded(tmp_path: Path) -> None:
     done = record(tmp_path, "no-such-program")
-    assert (done.returncode, done.stderr) == (2, "no-such-program: No such file or directory\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: no-such-program: No such file or directory\n",
+    )
     done = record(tmp_path, "true")
     assert done.returncode == 2
-    assert "true: expected a program that runs Python, got one without" in done.stderr
+    assert "error: true: expected a program that runs Python, got one without" in done.stderr
     assert record(tmp_path, "sh", "-c", "exit 5").returncode == 5
     done = record(tmp_path, sys.executable, "-I", "-c", "print(1)")
     assert (done.returncode, done.stdout) == (2, "1\n")
     done = record(tmp_path, sys.executable, "-c", "print(1)")
     assert (done.returncode, done.stdout) == (0, "1\n")
-    assert "nothing recorded: no Python with cudnn-bindgen built or executed" in done.stderr
+    assert ": nothing recorded: no Python with cudnn-bindgen built or executed" in done.stderr
     done = record(tmp_path / "a" / "file", "true")
     (tmp_path / "taken").write_text("")
     done = record(tmp_path / "taken" / "graphs", "true")
-    assert (done.returncode, done.stderr) == (2, f"{tmp_path}/taken/graphs: Not a directory\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"error: {tmp_path}/taken/graphs: Not a directory\n",
+    )
 
 
 def test_a_program_that_is_stopped_from_outside(tmp_path: Path) -> None:
@@ -236,7 +242,9 @@ def test_a_report(tmp_path: Path) -> None:
 def test_a_folder_that_holds_no_recording(tmp_path: Path) -> None:
     done = run("report", tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"{tmp_path}: expected a folder that cudnn-bindgen record wrote")
+    assert done.stderr.startswith(
+        f"error: {tmp_path}: expected a folder that cudnn-bindgen record wrote"
+    )
     (tmp_path / "usage").mkdir()
     for text in ("{", "[]", "null", '{"version": 2}', '{"version": 1}'):
         (tmp_path / "usage" / "run-1.json").write_text(text)

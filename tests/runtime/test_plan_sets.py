@@ -139,7 +139,7 @@ REFUSAL = (
     "parts: there are plans for SM 100 with 148 multiprocessors under cuDNN 9.19.0; SM 90 with any "
     "number of multiprocessors under cuDNN 9.27.0; here is SM 90 with 132 multiprocessors under "
     'cuDNN 9.19.0: load_plan(on_missing="plan") makes one where nvidia-cudnn-frontend is installed'
-    "; cudnn-bindgen plan --for sm_90:132 makes one on any machine"
+    "; cudnn-bindgen plan parts.plan --for sm_90:132 makes one on any machine"
 )
 
 

@@ -101,6 +101,33 @@ def add_graph(**names: str) -> Document:
     )
 
 
+def chain(length: int) -> Document:
+    """Layers of a network, a node after the other: product, sum and rectifier in turn.
+
+    Each product has weights of its own; all sums add the same bias.
+    """
+    rows, columns, bias = ([1, size, 512] for size in (1024, 512, 1))
+    nodes, items = [], [tensor(1, "x", dim=rows), tensor(2, "bias", dim=bias)]
+    for index in range(length):
+        layer, place = divmod(index, 3)
+        before, after = 1 if index == 0 else 2 + index, 3 + index
+        if place == 0:
+            weight = tensor(1000 + layer, f"weight_{layer}", dim=columns)
+            items.append(weight)
+            nodes.append(node("MATMUL", {"A": before, "B": weight["uid"]}, {"C": after}))
+        elif place == 1:
+            inputs = {"IN_0": before, "IN_1": 2}
+            nodes.append(node("POINTWISE", inputs, {"OUT_0": after}, mode="ADD"))
+        else:
+            nodes.append(node("POINTWISE", {"IN_0": before}, {"OUT_0": after}, mode="RELU_FWD"))
+        is_last = index == length - 1
+        types = {} if is_last else {"is_virtual": True, "data_type": "FLOAT"}
+        items.append(tensor(after, "y" if is_last else "", dim=rows, **types))
+    for item in items:
+        item["stride"] = [item["dim"][1] * item["dim"][2], item["dim"][2], 1]
+    return document(nodes, items)
+
+
 def plan_document(structure: Document, **fields: Any) -> Document:
     """A plan file of `structure` that binds all of its tensors that are not virtual."""
     backend = {"cudnnVersion": 91900, "GPUProfile": {"deviceVer": 900}, "engine": {"engineId": 2}}

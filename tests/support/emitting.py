@@ -47,6 +47,11 @@ def without_data(text: str) -> str:
     return _DATA.sub("", text)
 
 
+def without_options(text: str) -> str:
+    """Return a module's text without what its head says of options."""
+    return re.sub(r"^# (Option|\+) .*\n", "", text, flags=re.MULTILINE)
+
+
 def record_of(text: str) -> ModuleData:
     """Return what an emitted module tells the runtime."""
     lines = _DATA.search(text)

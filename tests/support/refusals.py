@@ -13,6 +13,7 @@ from typing import Any
 from codegen.bind import test_bundle_refused
 from codegen.model import test_identity
 from codegen.read import (
+    test_kernel_plan,
     test_logs,
     test_lost_v1,
     test_python_ir,
@@ -82,6 +83,8 @@ def _collect() -> Iterator[tuple[str, Refusal]]:
     for name, (raw, message) in (test_warnings.WARNED | test_lost_v1.WARNED).items():
         encode = to_ubjson if "cudnn_backend_data" in raw else to_json
         yield f"strict: {name}", _reading(encode(raw), message, STRICT)
+    for name, (make, message) in test_kernel_plan.REFUSED.items():
+        yield f"kernels: {name}", _reading(make(), message)
     for name, (data, message) in test_bundle_refused.REFUSED.items():
         yield f"bundle: {name}", Refusal(f"F{message}", partial(read_graphs, data, "F"))
     for name, (files, message) in test_bundle_refused.REFUSED_FILES.items():

@@ -20,7 +20,7 @@ with atheris.instrument_imports(include=["cudnn_bindgen.codegen"]):
     from support.emitting import check_accepted, check_refusal, emit
 
 from support.mutations import Seed, find_seeds, mutate
-from worker import SECONDS, HangError, share_environment
+from worker import SECONDS, HangError
 
 OUT = locate.ROOT / "build" / "fuzz-coverage"
 KEPT = Path(__file__).parent / "corpus"
@@ -80,7 +80,6 @@ def main() -> None:
     for seed in find_seeds():
         (corpus / seed.name.replace("/", "-")).write_bytes(seed.light.data)
     folders = [str(corpus), *([str(KEPT)] if KEPT.is_dir() else [])]
-    share_environment()
     signal.signal(signal.SIGPROF, _hang)
     atheris.Setup(
         [sys.argv[0], *FLAGS, *sys.argv[1:], *folders], try_one, custom_mutator=mutate_input

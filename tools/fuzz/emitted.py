@@ -17,7 +17,6 @@ from typing import Any
 import locate
 from support.emitting import check_parsed, emit
 from support.mutations import find_seeds, mutate
-from worker import share_environment
 
 from cudnn_bindgen.codegen.compile import compile_module
 
@@ -41,7 +40,6 @@ def main() -> None:
     parser.add_argument("--compiler", type=int, default=0, help="how many are compiled to the end")
     parser.add_argument("--seeds", type=Path, nargs="*", default=[])
     arguments = parser.parse_args()
-    share_environment()
     seeds = find_seeds(*arguments.seeds)
     findings: list[dict[str, Any]] = []
     counts = dict.fromkeys(("parsed", "translated", "compiled"), 0)

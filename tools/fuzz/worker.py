@@ -6,7 +6,6 @@ Started by mutate.py, which survives it: a crash or a hang in C code ends this p
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import re
 import resource
@@ -28,7 +27,6 @@ from support.mutations import find_seeds, mutate
 from cudnn_bindgen.cli import main as cli
 from cudnn_bindgen.codegen.read.graph import list_graphs
 from cudnn_bindgen.codegen.read.options import ReadOptions
-from cudnn_bindgen.codegen.render.module import module as render_module
 
 # Processor time of this process, because others share the machine.
 SECONDS = 1.0
@@ -44,21 +42,6 @@ class HangError(BaseException):
 
 def _hang(*_: object) -> None:
     raise HangError(f"more than {SECONDS} s of processor time")
-
-
-def share_environment() -> None:
-    """Keep one Jinja environment: compiling its templates for each file takes most of the time."""
-    make = getattr(render_module, "Environment", None)
-    if make is not None:
-        environments: list[Any] = []
-
-        @functools.wraps(make)
-        def shared(**options: Any) -> Any:
-            if not environments:
-                environments.append(make(**options))
-            return environments[0]
-
-        render_module.Environment = shared
 
 
 def message_shape(error: Exception) -> str:
@@ -172,7 +155,8 @@ class Worker:
             folder = Path(scratch)
             file = folder / "fuzz.json"
             file.write_bytes(data)
-            for options in (["emit", "-o", f"{folder}/out.pyx"], ["show"], ["show", "--json"]):
+            shown = (["show"], ["show", "--dot"], ["show", "--json"])
+            for options in (["emit", "-o", f"{folder}/out.pyx"], *shown):
                 done = self.runner.invoke(cli, [options[0], str(file), *options[1:]])
                 if done.exception and not isinstance(done.exception, SystemExit):
                     raise done.exception
@@ -180,7 +164,7 @@ class Worker:
                 if is_refused:
                     lines = done.stderr.splitlines()
                     assert all(line.isprintable() for line in lines), options
-                    assert len(lines) == 1 or options == ["show"], options
+                    assert len(lines) == 1 or options in shown[:2], options
                     assert not done.stdout or "--json" in options, options
                 elif options[0] == "show":
                     assert "\x1b" not in done.stdout, options
@@ -206,7 +190,6 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=50, help="each n-th accepted one to Cython")
     parser.add_argument("--seeds", type=Path, nargs="*", default=[])
     worker = Worker(parser.parse_args())
-    share_environment()
     limit_memory()
     signal.signal(signal.SIGPROF, _hang)
     worker.run()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
-from cudnn_bindgen.codegen.read.dialects import int_list, log, plan, refused, structure
+from cudnn_bindgen.codegen.read.dialects import int_list, log, plan, python_plan, refused, structure
 from cudnn_bindgen.codegen.read.dialects.document import Document
 from cudnn_bindgen.codegen.read.options import ReadOptions
 
@@ -27,7 +27,7 @@ class Dialect(Protocol):
 
 
 # In order of recognition; a new dialect is one file and one entry.
-DIALECTS: tuple[Dialect, ...] = (plan, log, structure, int_list, refused)
+DIALECTS: tuple[Dialect, ...] = (plan, python_plan, log, structure, int_list, refused)
 
 
 def read_documents(data: bytes, options: ReadOptions) -> Sequence[Reading]:

@@ -64,6 +64,11 @@ def decode_json_as(data: bytes, what: str, shape: Any) -> Any:
         raise GraphFormatError(f"expected {what}, got JSON nested too deep") from None
 
 
+def encode_ubjson(value: dict[str, Any]) -> bytes:
+    """Return a plan file as the frontend writes it: an object without a count of its members."""
+    return bytes(ubjson.dumpb(value))
+
+
 def decode_ubjson(data: bytes) -> Any:
     """Decode UBJSON as nlohmann-json writes it (big-endian)."""
     check_bytes(len(data), "a plan file")

@@ -67,9 +67,11 @@ class StructureDocument(msgspec.Struct, frozen=True):
 class PlanDocument(msgspec.Struct, frozen=True):
     """What ``graph.serialize()`` adds to the structure."""
 
-    cudnn_backend_data: str
     variant_pack_uids: list[Int64]
     fe_workspace_size: Bytes
+    cudnn_backend_data: str = ""
+    # What `cudnn-bindgen plan` writes in its place for an engine of the frontend's own.
+    kernel_plan: str | None = None
     pass_by_values: dict[str, ScalarDocument] = {}
     workspace_modifications: dict[
         # The numbers are hex strings, the bits of a float, as all floats of the frontend.

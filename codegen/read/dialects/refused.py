@@ -17,12 +17,6 @@ _GRAPH_FILE = "a graph file is written by repr(graph) or graph.serialize()"
 # How a file begins, what it is then, and what its owner can do.
 _SIGNATURES = (
     (
-        rb"CUDNN_FE_PYPLAN\0",
-        "python-engine plan",
-        "expected a backend plan, got the plan of a Python engine",
-        "its kernels are Python code; build the graph with a cuDNN backend engine",
-    ),
-    (
         rb"\x80[\x02-\x05]",
         "pickle",
         "expected a graph file, got a pickle, which could run any code when it is read",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cudnn_bindgen.codegen.errors import GraphFormatError
+from cudnn_bindgen.codegen.model.kernel_plan import KEY
 from cudnn_bindgen.codegen.read.dialects import refused, structure_v1
 from cudnn_bindgen.codegen.read.dialects.decode import check, decode_json
 from cudnn_bindgen.codegen.read.dialects.document import Document, PlanDocument, StructureDocument
@@ -89,8 +90,11 @@ def _read_v1(raw: dict[str, Any]) -> Document:
 
 
 def _read_plan(raw: dict[str, Any]) -> PlanDocument | None:
-    if "cudnn_backend_data" not in raw:
+    found = [key for key in ("cudnn_backend_data", KEY) if key in raw]
+    if not found:
         return None
+    if len(found) > 1:
+        raise GraphFormatError(f"expected one plan, got {' and '.join(found)}", path="$")
     for key in ("nodes", "tensors"):
         if key not in raw:
             raise GraphFormatError(

@@ -158,7 +158,7 @@ def test_show_prints_a_table(tmp_path: Path) -> None:
     path = tmp_path / "g.plan"
     path.write_bytes(plan_with(write_evidence(FULL)))
     printed = lines(run("show", path))
-    assert printed[printed.index("candidates") - 1] == (
+    assert printed[printed.index("candidates") - 2] == (
         "chosen: by autotune, the fastest of those that agree with the first; frontend 1.32.0; "
         "NVIDIA H200; driver 580.65.06; 128 sets of 4096 bytes, 9 rounds"
     )

@@ -161,7 +161,7 @@ def test_attention_beside_a_mask_has_the_mask_only() -> None:
 def refused(*arguments: str | Path) -> str:
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exit_code == 2, result.output
-    return result.stderr.splitlines()[0]
+    return result.stderr.splitlines()[0].removeprefix("error: ")
 
 
 @pytest.mark.parametrize("name", ["cap", "constant", "cap in gradients"])

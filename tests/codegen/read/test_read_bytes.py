@@ -106,11 +106,6 @@ NO_GRAPH = {
         "expected a graph file, got one with graphs inside of JSON strings "
         '(unescape it, so that a line has {"context" in it)',
     ),
-    "python-engine plan": (
-        b"CUDNN_FE_PYPLAN\0rest",
-        "expected a backend plan, got the plan of a Python engine "
-        "(its kernels are Python code; build the graph with a cuDNN backend engine)",
-    ),
 }
 
 

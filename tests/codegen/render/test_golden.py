@@ -37,7 +37,7 @@ def emit(case: str, directory: Path) -> dict[str, str]:
     """Emit a case and return its golden files by their path in the case's folder."""
     members = sorted(map(str, Path().glob("member*.json")))
     graphs = [f"--family={case}", *members] if members else map(str, Path().glob("input.*"))
-    command = ["emit", *graphs, "-o", str(directory / f"{case}.pyx")]
+    command = ["emit", "-q", *graphs, "-o", str(directory / f"{case}.pyx")]
     backward = sorted(Path().glob("backward*.json"))
     command += ["--torch"] if backward else []
     command += [f"--backward={path}" for path in backward]

@@ -15,7 +15,7 @@ cdef class Probe:
     cdef object overrides
 
     def __cinit__(self, operands, shapes, symbols, is_unbounded):
-        cdef void* graph = register_graph("probe", "0" * 32, operands, ())
+        cdef void* graph = register_graph("probe", "0" * 32, "", operands, ())
         register_overrides(graph, shapes, symbols, is_unbounded)
         self.overrides = type("Overrides", (Overrides,), {"_binding": _Graph(handle_to(graph))})()
 

@@ -67,7 +67,7 @@ def build(directory: str | os.PathLike[str]) -> Paths:
     directory.mkdir(parents=True, exist_ok=True)
     paths = Paths(directory / "libcudnn.so.9", directory / "libcuda.so.1")
     _compile("cudnn text launches device overrides", paths.cudnn, "lists")
-    _compile("driver bookkeeping streams memory work graphs execs", paths.driver)
+    _compile("driver bookkeeping streams memory work graphs execs libraries", paths.driver)
     return paths
 
 

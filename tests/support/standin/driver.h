@@ -108,6 +108,7 @@ enum object_kind {
     FUNCTION = 0x46554E43,
     GRAPH = 0x47525048,
     NODE = 0x4E4F4445,
+    LIBRARY = 0x4C494252,
     EXEC = 0x45584543,
 };
 

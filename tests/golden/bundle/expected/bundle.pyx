@@ -23,7 +23,7 @@ from cudnn_bindgen.runtime.tensors cimport run_tensors
 
 from cudnn_bindgen.runtime.binding import Binding
 
-_binding = Binding(__name__, 3, _data())
+_binding = Binding(__name__, 4, _data())
 cdef void* _graph = graph_of(_binding)
 
 FINGERPRINT = _binding.FINGERPRINT
@@ -130,7 +130,8 @@ cdef bytes _data():
                                 'text': b'{"cudnnVersion": 92700, "GPUProfile": {"deviceVer": '
                                         b'900, "multiProcessorCount": 114}, "engine": {"engine'
                                         b'Id": 90}}',
-                                'alignments': ()},
+                                'alignments': (),
+                                'kernels': None},
                                {'fingerprint': '71f18c5947fd952d72fb58de603f64fa',
                                 'cudnn_version': 91900,
                                 'sm': 90,
@@ -145,7 +146,8 @@ cdef bytes _data():
                                 'text': b'{"cudnnVersion": 91900, "GPUProfile": {"deviceVer": '
                                         b'900, "multiProcessorCount": 132}, "engine": {"engine'
                                         b'Id": 90}}',
-                                'alignments': ((1, 64),)},
+                                'alignments': ((1, 64),),
+                                'kernels': None},
                                {'fingerprint': '71f18c5947fd952d72fb58de603f64fa',
                                 'cudnn_version': 92700,
                                 'sm': 90,
@@ -160,7 +162,8 @@ cdef bytes _data():
                                 'text': b'{"cudnnVersion": 92700, "GPUProfile": {"deviceVer": '
                                         b'900, "multiProcessorCount": 132}, "engine": {"engine'
                                         b'Id": 90}}',
-                                'alignments': ((1, 16), (2, 32))},
+                                'alignments': ((1, 16), (2, 32)),
+                                'kernels': None},
                                {'fingerprint': '71f18c5947fd952d72fb58de603f64fa',
                                 'cudnn_version': 92700,
                                 'sm': 100,
@@ -175,7 +178,8 @@ cdef bytes _data():
                                 'text': b'{"cudnnVersion": 92700, "GPUProfile": {"deviceVer": '
                                         b'1000, "multiProcessorCount": 0}, "engine": {"engineI'
                                         b'd": 100}}',
-                                'alignments': ()}),
+                                'alignments': (),
+                                'kernels': None}),
                      'structure': b'{"context":{"compute_data_type":"FLOAT","intermediate_data_t'
                                   b'ype":"FLOAT","io_data_type":"BFLOAT16","sm_count":-1},"json_'
                                   b'version":"2.0","nodes":[{"axis":null,"inputs":{"IN_0":1,"IN_'

@@ -29,7 +29,7 @@ from cudnn_bindgen.runtime.tensors cimport run_tensors
 
 from cudnn_bindgen.runtime.binding import Binding
 
-_binding = Binding(__name__, 3, _data())
+_binding = Binding(__name__, 4, _data())
 cdef void* _graph = graph_of(_binding)
 
 FINGERPRINT = _binding.FINGERPRINT

@@ -1,0 +1,1 @@
+"""What other build systems call: setuptools' hook, CMake's package."""

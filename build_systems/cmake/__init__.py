@@ -1,0 +1,1 @@
+"""The folder of the CMake package, which scikit-build-core finds as a module."""

@@ -1,0 +1,1 @@
+"""What an installation has, what is wrong with it, and how that is put right: facts only."""
