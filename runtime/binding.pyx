@@ -30,7 +30,7 @@ from cudnn_bindgen.runtime.tensor_checks cimport MOST_OPERANDS
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.module_data import Member, unpack
-from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
+from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, PlanMismatchError, describe
 from cudnn_bindgen.runtime.overrides import Overrides
 
 cdef extern from "Python.h":
@@ -333,6 +333,10 @@ cdef class Binding:
     cdef int _replace(self, int index, tuple plans, object source) except -1:
         """Replace plans; `source`: what others are made of where they are missing, or None."""
         make_missing = None
+        is_any_size = any([kind == "ragged" for _, kind, _ in self.data[index].layouts])
+        if is_any_size and any([parts.kernels is not None for parts in plans]):
+            raise PlanMismatchError(
+                self.__name__, "packed operands", "as large as declared", "of any size")
         if source is not None:
             try:
                 from cudnn_bindgen.frontend.planning.missing import plan_maker

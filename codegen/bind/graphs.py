@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding, bind
+from cudnn_bindgen.codegen.bind.layouts import LayoutRule
 from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.model.graph import Graph
@@ -46,7 +47,7 @@ def bind_graphs(
         _check_alike(first, binding, names[0], name)
     return dataclasses.replace(
         first,
-        arguments=_widest([first, *others]),
+        arguments=_strictest([first, *others]),
         shared=tuple(
             pair
             for pair in first.shared
@@ -84,15 +85,21 @@ def _described(binding: Binding) -> dict[int, str]:
     return found
 
 
-def _widest(bindings: Sequence[Binding]) -> tuple[Argument, ...]:
-    """Return the arguments of the first, aligned as the strictest plan asks."""
+def _strictest(bindings: Sequence[Binding]) -> tuple[Argument, ...]:
+    """Return the arguments of the first, aligned and laid out as the strictest plan asks."""
     alignments: dict[int, int] = {}
+    layouts: dict[int, LayoutRule] = {}
     for binding in bindings:
         for argument in binding.arguments:
             known = alignments.get(argument.uid, 1)
             alignments[argument.uid] = max(known, argument.alignment)
+            other = layouts.setdefault(argument.uid, argument.layout)
+            if other.kind == "ragged":
+                layouts[argument.uid] = argument.layout
     return tuple(
-        dataclasses.replace(argument, alignment=alignments[argument.uid])
+        dataclasses.replace(
+            argument, alignment=alignments[argument.uid], layout=layouts[argument.uid]
+        )
         for argument in bindings[0].arguments
     )
 

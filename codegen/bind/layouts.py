@@ -42,11 +42,13 @@ _RUNNING = {
 def find_layout_rules(graph: Graph) -> dict[int, LayoutRule]:
     """Return the layout of each tensor, by uid: what the first port says of it."""
     tensors = {tensor.uid: tensor for tensor in graph.tensors}
+    # Kernels of the frontend's own engines are launched with the size of packed tokens.
+    is_sized = graph.plan is not None and graph.plan.kernels is not None
     layouts: dict[int, LayoutRule] = {}
     for node in graph.nodes:
         for port, uid in node.ports:
             if uid not in layouts:
-                layouts[uid] = _layout(node, port, tensors)
+                layouts[uid] = _layout(node, port, tensors, is_sized)
     return {uid: layouts.get(uid, PLAIN) for uid in tensors}
 
 
@@ -75,14 +77,14 @@ def find_shared(graph: Graph, slots: Mapping[int, int]) -> tuple[tuple[int, int]
     )
 
 
-def _layout(node: Node, port: str, tensors: Mapping[int, Tensor]) -> LayoutRule:
+def _layout(node: Node, port: str, tensors: Mapping[int, Tensor], is_sized: bool) -> LayoutRule:
     ports = dict(node.ports)
     tensor = tensors[ports[port]]
     is_attention = node.tag.startswith("SDPA") and len(tensor.dim) == 4
     is_swapped = is_attention and _is_swapped(node.tag, port, tensor, ports, tensors)
     if tensor.reordering_type != "NONE":
         return LayoutRule("dense")
-    if tensor.ragged_offset_uid is not None:
+    if tensor.ragged_offset_uid is not None and not is_sized:
         return LayoutRule("ragged", _token_axis(tensor, is_attention, is_swapped))
     if is_attention and _PAGED.get(port) in ports:
         return LayoutRule("paged", 0)

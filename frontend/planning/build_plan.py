@@ -189,7 +189,8 @@ def _build(
     trace.prepare()
     with trace.listening():
         size = build_at(graph, index, options.max_workspace, frontend)
-    return trace_plan(graph, index, frontend, trace), size
+    is_asked = options.engine is not None
+    return trace_plan(graph, index, frontend, trace, takes_packed=is_asked), size
 
 
 def _pin(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import math
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
-from cudnn_bindgen.codegen.bind.binding import bind
+from cudnn_bindgen.codegen.bind.binding import Argument, bind
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.model.kernel_plan import KEY, KernelPlan, write_kernel_plan
 from cudnn_bindgen.codegen.read.dialects.decode import encode_ubjson
@@ -17,6 +20,9 @@ from cudnn_bindgen.frontend.planning.trace import Trace
 # Ids from here on are not cuDNN's: the frontend has kernels of its own.
 _FIRST = 10_000
 
+# The frontend's names of the types that packed operands have.
+_TYPES = {"BFLOAT16": "bfloat16", "HALF": "float16", "FLOAT": "float32"}
+
 
 def own_engine(graph: Graph, index: int) -> int | None:
     """Return the engine of a plan if it is one of the frontend's own; None for cuDNN's."""
@@ -26,8 +32,13 @@ def own_engine(graph: Graph, index: int) -> int | None:
     return int(plans[index].engine_id)
 
 
-def trace_plan(graph: Graph, index: int, frontend: Module, trace: Trace) -> bytes:
+def trace_plan(
+    graph: Graph, index: int, frontend: Module, trace: Trace, *, takes_packed: bool
+) -> bytes:
     """Return the plan file of a plan that is built and the graph's candidate.
+
+    `takes_packed`: packed operands, those with ragged offsets, may be asked to be as large as the
+    graph declares, because the engine launches with the size of their memory.
 
     Raises
     ------
@@ -35,7 +46,8 @@ def trace_plan(graph: Graph, index: int, frontend: Module, trace: Trace) -> byte
         What the engine launches cannot be written down, or depends on scalars of the call.
     """
     text = dump(frontend, graph)
-    arguments = bind(read_graph(text)).arguments
+    structure = read_graph(text)
+    arguments = bind(structure).arguments
     scalars = [argument.name for argument in arguments if argument.role == "scalar"]
     if scalars:
         raise PlanError(
@@ -43,10 +55,22 @@ def trace_plan(graph: Graph, index: int, frontend: Module, trace: Trace) -> byte
             "the frontend's own is written down for one value"
         )
     uids = [argument.uid for argument in arguments]
+    offset = {tensor.uid for tensor in structure.tensors if tensor.ragged_offset_uid is not None}
+    packed = {argument.uid: argument for argument in arguments if argument.uid in offset}
+    if packed and not takes_packed:
+        raise PlanError(
+            "expected operands without ragged offsets, because the engine launches with the size "
+            "of their memory",
+            hint=f"--engine {graph.selected_engine.engine_id} takes it as large as declared",
+        )
 
     def execute(addresses: Mapping[int, int], workspace: int, stream: int) -> None:
+        buffers = {
+            uid: _packed(frontend, packed[uid], address) if uid in packed else address
+            for uid, address in addresses.items()
+        }
         with refusals(frontend, f"plan {index} does not execute without a GPU"):
-            graph.execute(dict(addresses), workspace, handle=frontend.Handle(None, 0, stream))
+            graph.execute(buffers, workspace, handle=frontend.Handle(None, 0, stream))
 
     binaries, launches, maps = trace.record(uids, execute)
     number, knobs = graph.get_engine_and_knobs_at_index(index)
@@ -67,3 +91,23 @@ def trace_plan(graph: Graph, index: int, frontend: Module, trace: Trace) -> byte
         KEY: write_kernel_plan(plan),
     }
     return encode_ubjson(document)
+
+
+def _packed(frontend: Module, argument: Argument, address: int) -> Any:
+    """Return the frontend's view of a packed operand as large as declared: tokens come first."""
+    batch, *dim = argument.dim
+    rows = sorted(zip(argument.stride[1:], dim, strict=True), reverse=True)
+    shape = [extent for _, extent in rows if extent > 1] or [1]
+    shape[0] *= batch
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    if (
+        argument.data_type not in _TYPES
+        or strides != [stride for stride, extent in rows if extent > 1]
+        or argument.stride[0] * batch != math.prod(shape)
+    ):
+        raise PlanError(
+            f"expected packed tokens without gaps of {', '.join(_TYPES)}, got {argument.name}: "
+            f"{argument.data_type} {list(argument.dim)} with strides {list(argument.stride)}"
+        )
+    buffers = importlib.import_module(f"{frontend.__name__}.frost.buffers")
+    return buffers.DeviceView(address, shape, _TYPES[argument.data_type], 0)

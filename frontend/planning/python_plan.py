@@ -73,7 +73,7 @@ def convert(data: bytes, trace: Trace, *, is_trusted: bool) -> bytes:
         graph = frontend.pygraph(**device)
         graph.deserialize(data if is_trusted else without_code(data))
         index = graph.get_execution_plan_count() - 1
-    plan = trace_plan(graph, index, frontend, trace)
+    plan = trace_plan(graph, index, frontend, trace, takes_packed=True)
     choice = Choice("engine", index, (Candidate(index, "taken"),))
     options = PlanOptions(engine=head.plan.engine_id)
     return add_evidence(plan, choice, options, frontend, trace.device.text)
