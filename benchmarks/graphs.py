@@ -14,6 +14,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+# The frontend's engine sdpa_fwd_prefill_sm90 (1.32).
+OWN_ATTENTION = 20517
+
 # -- Graphs, built by the frontend ----------------------------------------------------------------
 
 
@@ -210,6 +213,33 @@ def reference_graph(plan, handle):
     graph = cudnn.pygraph(handle=handle)
     graph.deserialize(handle, plan)
     return graph
+
+
+def own_engine(structure):
+    """Plan a graph file with the frontend's own engine for attention on SM 90.
+
+    Return the plan file of its kernels, and the frontend's graph of the same engine, which executes
+    with `frontend_handle()`. Raises what is missing: cutlass-dsl, tvm-ffi, PyTorch.
+    """
+    import cudnn
+
+    from cudnn_bindgen.frontend.planning.candidates import build_at
+    from cudnn_bindgen.frontend.planning.deviceless import Task, make_plans, own_cudnn
+    from cudnn_bindgen.frontend.planning.driver import read_here
+    from cudnn_bindgen.frontend.planning.make_plan import read_input
+    from cudnn_bindgen.frontend.planning.options import PlanOptions
+    from cudnn_bindgen.frontend.planning.rebuild import rebuild
+
+    options = PlanOptions(engine=OWN_ATTENTION)
+    task = Task(graph=structure, properties=read_here().text, options=options)
+    answer = make_plans({0: task}, own_cudnn())[0]
+    if isinstance(answer, Exception):
+        raise answer
+    graph = rebuild(read_input(structure), {}, cudnn, {"handle": frontend_handle()})
+    graph.build_operation_graph()
+    graph.create_execution_plan(OWN_ATTENTION, {})
+    build_at(graph, graph.get_execution_plan_count() - 1, None, cudnn)
+    return answer.plan, graph
 
 
 # -- Operands -------------------------------------------------------------------------------------

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import struct
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
+import graphs  # noqa: E402
 import msgspec  # noqa: E402
 from support.documents import DATA, document, node, plan_document, tensor, to_ubjson  # noqa: E402
 
 import cudnn_bindgen  # noqa: E402
 from cudnn_bindgen.codegen.model.kernel_plan import KEY, KernelLaunch, KernelPlan  # noqa: E402
-from cudnn_bindgen.codegen.read.graph import read_graph  # noqa: E402
-from cudnn_bindgen.frontend.planning.deviceless import (  # noqa: E402
-    Answer,
-    Task,
-    make_plans,
-    own_cudnn,
-)
 from cudnn_bindgen.frontend.planning.driver import read_here  # noqa: E402
-from cudnn_bindgen.frontend.planning.frontend import device_of  # noqa: E402
-from cudnn_bindgen.frontend.planning.make_plan import read_input  # noqa: E402
-from cudnn_bindgen.frontend.planning.rebuild import rebuild  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
 
@@ -115,72 +105,43 @@ def test_a_kernel(frontend, policy):
 
 NEEDED = ("cudnn", "cutlass", "tvm_ffi")
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-HEAD = 512
-
-
-def attention():
-    """Attention over heads of 512 elements, side by side in memory: SM 90's own engine takes it."""
-    graph = json.loads((DATA / "plans" / "cudnn-9.19-sm90" / "sdpa_dense.json").read_text())
-    for item in graph["tensors"]:
-        batch, heads, *rest = item["dim"]
-        if rest[-1] == 1:
-            continue
-        is_transposed = item["stride"][-1] != 1
-        item["dim"] = [batch, heads, *((HEAD, 256) if is_transposed else (256, HEAD))]
-        row = heads * HEAD
-        item["stride"] = [256 * row, HEAD, *((1, row) if is_transposed else (row, 1))]
-    return json.dumps(graph).encode()
-
-
-def bits(tensor):
-    return tensor.contiguous().view(torch.int16 if tensor.element_size() == 2 else torch.int32)
+ATTENTION = sorted((DATA / "own-engines").glob("*.json"))
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
-@pytest.mark.parametrize("policy", ["direct", "auto"])
-def test_attention_as_the_frontend_computes_it(frontend, policy):
-    here = read_here()
-    if here.sm != 90:
+@pytest.mark.parametrize("file", ATTENTION, ids=lambda file: file.stem)
+def test_attention_as_the_frontend_computes_it(frontend, file):
+    if read_here().sm != 90:
         pytest.skip("its engine is for SM 90")
-    data = attention()
-    answer = make_plans({0: Task(graph=data, properties=here.text)}, own_cudnn())[0]
-    assert isinstance(answer, Answer), answer
-    plan = read_graph(answer.plan).plan
-    if plan.kernels is None:
-        pytest.skip(f"the frontend took {plan.engine}")
-    module = cudnn_bindgen.load(answer.plan, name="attention")
-    module.set_launch_policy(policy)
-    import cudnn
-
-    with device_of(cudnn, None) as device:
-        reference = rebuild(read_input(data), {}, cudnn, device)
-        reference.build_operation_graph()
-        reference.create_execution_plans([cudnn.heur_mode.A])
-        reference.build_plans()
-        assert reference.selected_engine.name == plan.kernels.name
-        stream = torch.cuda.current_stream().cuda_stream
-        handle = device["handle"]
-        cudnn.set_stream(handle=handle, stream=stream)
-        size = reference.get_workspace_size()
-        workspace = torch.empty(max(1, size), device="cuda", dtype=torch.uint8)
-
-        def heads():
-            return torch.empty(2, 256, 8, HEAD, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
-
-        for _ in range(50):
-            q, k, v = (heads().normal_() for _ in range(3))
-            outputs = []
-            for _ in range(2):
-                o, stats = heads(), torch.empty(2, 8, 256, 1, device="cuda")
-                outputs.append([o.fill_(float("nan")), stats.fill_(float("nan"))])
-            reference.execute(
-                dict(zip((1, 2, 3, 4, 5), (q, k, v, *outputs[0]), strict=True)),
-                workspace,
-                handle=handle,
-            )
-            addresses = [each.data_ptr() for each in (q, k, v, *outputs[1])]
-            module.execute(*addresses, stream=stream)
-            for theirs, ours in zip(*outputs, strict=True):
-                assert torch.isfinite(theirs).all()
-                assert torch.equal(bits(theirs), bits(ours))
-    assert module.launch_stats()["reason"] == ""
+    plan, reference = graphs.own_engine(file.read_bytes())
+    module = cudnn_bindgen.load(plan, name=file.stem)
+    stream = torch.cuda.current_stream().cuda_stream
+    handle = graphs.frontend_handle()
+    frontend.set_stream(handle, stream)
+    size = max(1, reference.get_workspace_size())
+    workspace = torch.empty(size, device="cuda", dtype=torch.uint8)
+    generator = torch.Generator("cuda").manual_seed(1)
+    for policy in ("direct", "auto"):
+        module.set_launch_policy(policy)
+        for _ in range(25):
+            theirs = graphs.make_operands(module.OPERANDS, generator, "cuda")
+            ours = graphs.clone(theirs)
+            reference.execute(theirs, workspace, handle=handle)
+            module.execute(*graphs.arguments(module.OPERANDS, ours), stream=stream)
+            for operand in module.OPERANDS:
+                if operand.uid in theirs:
+                    same = map(graphs.storage, (theirs[operand.uid], ours[operand.uid]))
+                    assert torch.equal(*same), operand.argument
+                    if operand.role == "output":
+                        assert not (graphs.storage(ours[operand.uid]) == 0xFF).all()
+        assert module.launch_stats()["reason"] == ""
+    # What is captured outlives the plan.
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        now = torch.cuda.current_stream().cuda_stream
+        module.execute(*graphs.arguments(module.OPERANDS, ours), stream=now)
+    module.close()
+    graphs.poison(module.OPERANDS, ours)
+    captured.replay()
+    for uid, expected in theirs.items():
+        assert torch.equal(graphs.storage(expected), graphs.storage(ours[uid]))
