@@ -163,7 +163,7 @@ def main(files, calls, rounds, compared, json_path):
                 "launch_stats": module.launch_stats(),
             }
             console.print({key: results[name][key] for key in results[name] if key != "rows"})
-    report = {"machine": graphs.machine_facts(), "rounds": rounds, "graphs": results}
+    report = {"machine": graphs.machine_facts(), "rounds": rounds, "own engines": results}
     console.print(report["machine"])
     if json_path:
         json_path.write_text(json.dumps(report, indent=2) + "\n")

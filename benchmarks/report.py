@@ -123,6 +123,27 @@ def recording_markdown(report):
     return "\n".join([*lines, "", machine(report)])
 
 
+def own_engines_markdown(report):
+    """Return the table of the frontend's own engines: a graph for each row."""
+    graphs = report["own engines"]
+    paths = list(next(iter(graphs.values()))["rows"])
+    fields = {"planning_s": "planning, s", "import_s": "import, s", "first_call_s": "first call, s"}
+    heads = [*paths, *fields.values(), "calls that differ"]
+    lines = ["| graph | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(heads)]
+    for name, result in graphs.items():
+        rows = result["rows"]
+        best = min(value for path, value in rows.items() if path.startswith("frontend"))
+        cells = [
+            f"{rows[path]:.2f}"
+            + ("" if path.startswith("frontend") else f" ({rows[path] / best:.2f} ×)")
+            for path in paths
+        ]
+        cells += [f"{result[field]:.4g}" for field in fields]
+        cells.append(f"{result['differing']} of {result['compared']:,}")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", machine(report)])
+
+
 def machine(report):
     """Return where and how the figures were made."""
     facts = ", ".join(f"{key} {value}" for key, value in report["machine"].items())
@@ -186,6 +207,7 @@ RENDERERS = {
     "accelerate": accelerate_markdown,
     "family": family_markdown,
     "recording": recording_markdown,
+    "own engines": own_engines_markdown,
 }
 
 

@@ -37,6 +37,7 @@ class Table(msgspec.Struct, rename="kebab", kw_only=True, forbid_unknown_fields=
     # From here on as on the command line.
     gpus: list[str] = msgspec.field(name="for", default_factory=list)
     cudnn: list[_File] = []
+    only_cudnn: bool = False
     index: int | None = None
     allow_newer: bool = False
     strict: bool = False

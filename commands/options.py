@@ -91,13 +91,23 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         metavar="DIR",
         help="Plan with the cuDNN in this folder, an unpacked wheel or an environment; repeatable.",
     )
+    @click.option(
+        "--only-cudnn",
+        is_flag=True,
+        help="Leave the frontend's own engines out, which take seconds to compile.",
+    )
     @functools.wraps(command)
     def wrapped(
-        *arguments: object, gpus: tuple[str, ...], cudnns: tuple[Path, ...], **rest: object
+        *arguments: object,
+        gpus: tuple[str, ...],
+        cudnns: tuple[Path, ...],
+        only_cudnn: bool,
+        **rest: object,
     ) -> None:
-        if cudnns and not gpus:
-            raise EmitError("--cudnn: expected --for, got none")
-        command(*arguments, targets=Targets(gpus, cudnns), **rest)
+        for option, is_given in (("--cudnn", bool(cudnns)), ("--only-cudnn", only_cudnn)):
+            if is_given and not gpus:
+                raise EmitError(f"{option}: expected --for, got none")
+        command(*arguments, targets=Targets(gpus, cudnns, only_cudnn), **rest)
 
     return wrapped
 
@@ -187,6 +197,7 @@ class ModuleOptions:
         namespace = torch.namespace if torch.namespace != _NAMESPACE else None
         options: dict[str, Sequence[str]] = {
             "--for": self.targets.gpus,
+            "--only-cudnn": [""] * self.targets.only_cudnn,
             "--index": [str(self.reading.index)] if self.reading.index else [],
             "--allow-newer": [""] * self.reading.allow_newer,
             "--symbol": self.overriding.symbols,

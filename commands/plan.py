@@ -120,7 +120,9 @@ def plan(
     if output is not None and (len(graphs) > 1 or directory is not None):
         raise PlanError("--output: expected one GRAPH and no --directory: it is one file")
     modes = tuple(filter(None, (mode.strip() for mode in heuristics.split(","))))
-    options = PlanOptions(modes, engine, parse_knobs(knobs or ""), max_workspace, autotune)
+    options = PlanOptions(
+        modes, engine, parse_knobs(knobs or ""), max_workspace, autotune, targets.only_cudnn
+    )
     said = parse_constants(constants, arguments, facts)
     if targets.gpus:
         from cudnn_bindgen.commands.planned import find_targets, plan_for

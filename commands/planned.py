@@ -81,7 +81,11 @@ def planned_files(
 
     If one is not made, the program ends with status 2.
     """
-    plans, are_all = plan_for(graphs, *find_targets(targets), reading, jobs=jobs, make=use_cache)
+    options = PlanOptions(only_cudnn=targets.only_cudnn)
+    gpus, cudnns = find_targets(targets)
+    plans, are_all = plan_for(
+        graphs, gpus, cudnns, reading, options=options, jobs=jobs, make=use_cache
+    )
     if not are_all:
         sys.exit(2)
     return {

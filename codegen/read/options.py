@@ -74,7 +74,10 @@ class Targets:
         Lists of GPUs as `--for` takes them; empty: none is made.
     cudnns
         Folders with a cuDNN each; empty: the one that is installed.
+    only_cudnn
+        Ask for no engine of the frontend's own.
     """
 
     gpus: tuple[str, ...] = ()
     cudnns: tuple[Path, ...] = ()
+    only_cudnn: bool = False

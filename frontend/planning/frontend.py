@@ -79,11 +79,11 @@ def refusals(frontend: Module, what: str, path: str = "", hint: str = "") -> Ite
         raise
     # ValueError and TypeError are what its Python part raises, RuntimeError what its C++ part does;
     # cudnnGraphNotSupportedError is the reason of cuDNN; ImportError a package of its own that is
-    # missing (cuda.bindings, from 1.29 on).
+    # missing (cuda.bindings, from 1.29 on); AssertionError is how PyTorch says that it has no CUDA.
     except (
         frontend.cudnnGraphNotSupportedError,
         *(ArithmeticError, AttributeError, LookupError),
-        *(ImportError, RuntimeError, TypeError, ValueError),
+        *(AssertionError, ImportError, RuntimeError, TypeError, ValueError),
     ) as error:
         said = " ".join(str(error).split()) or type(error).__name__
         if "incompatible function arguments" in said:  # and then all that it would take

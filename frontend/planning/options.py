@@ -25,6 +25,8 @@ class PlanOptions:
         Pass over plans that need more bytes; None for any number.
     autotune
         Run all plans that the heuristics offer and take the fastest, not the first.
+    only_cudnn
+        Ask for no engine of the frontend's own.
     """
 
     heuristics: tuple[str, ...] = ("A", "FALLBACK")
@@ -32,6 +34,7 @@ class PlanOptions:
     knobs: Mapping[str, int] = field(default_factory=dict)
     max_workspace: int | None = None
     autotune: bool = False
+    only_cudnn: bool = False
 
     def __post_init__(self) -> None:
         if self.autotune and self.engine is not None:

@@ -64,13 +64,17 @@ def trace_plan(
             hint=f"--engine {graph.selected_engine.engine_id} takes it as large as declared",
         )
 
+    size = int(graph.get_workspace_size())
+    views = importlib.import_module(f"{frontend.__name__}.frost.buffers")
+
     def execute(addresses: Mapping[int, int], workspace: int, stream: int) -> None:
         buffers = {
-            uid: _packed(frontend, packed[uid], address) if uid in packed else address
+            uid: _packed(views, packed[uid], address) if uid in packed else address
             for uid, address in addresses.items()
         }
+        memory = views.DeviceView(workspace, [max(1, size)], "uint8", 0)
         with refusals(frontend, f"plan {index} does not execute without a GPU"):
-            graph.execute(buffers, workspace, handle=frontend.Handle(None, 0, stream))
+            graph.execute(buffers, memory, handle=frontend.Handle(None, 0, stream))
 
     binaries, launches, maps = trace.record(uids, execute)
     number, knobs = graph.get_engine_and_knobs_at_index(index)
@@ -83,7 +87,7 @@ def trace_plan(
         binaries=binaries,
         tensor_maps=maps,
         launches=launches,
-        workspace_size=int(graph.get_workspace_size()),
+        workspace_size=size,
     )
     document = msgspec.json.decode(text) | {
         "variant_pack_uids": uids,
@@ -93,7 +97,7 @@ def trace_plan(
     return encode_ubjson(document)
 
 
-def _packed(frontend: Module, argument: Argument, address: int) -> Any:
+def _packed(views: Any, argument: Argument, address: int) -> Any:
     """Return the frontend's view of a packed operand as large as declared: tokens come first."""
     batch, *dim = argument.dim
     rows = sorted(zip(argument.stride[1:], dim, strict=True), reverse=True)
@@ -109,5 +113,4 @@ def _packed(frontend: Module, argument: Argument, address: int) -> Any:
             f"expected packed tokens without gaps of {', '.join(_TYPES)}, got {argument.name}: "
             f"{argument.data_type} {list(argument.dim)} with strides {list(argument.stride)}"
         )
-    buffers = importlib.import_module(f"{frontend.__name__}.frost.buffers")
-    return buffers.DeviceView(address, shape, _TYPES[argument.data_type], 0)
+    return views.DeviceView(address, shape, _TYPES[argument.data_type], 0)

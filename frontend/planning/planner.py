@@ -144,7 +144,7 @@ def _answer(task: Task, stub: str) -> Answer:
             task.options,
             told.append,
             properties=properties,
-            trace=trace,
+            trace=None if task.options.only_cudnn else trace,
         )
     except (GraphFormatError, PlanError) as error:
         return _refusal(error)

@@ -347,6 +347,7 @@ def test_a_cudnn_that_does_not_load(
     [
         (["plan", "a.json", "--for", "h1000"], "--for: expected the name of a GPU, got h1000"),
         (["plan", "a.json", "--cudnn", "."], "--cudnn: expected --for, got none"),
+        (["plan", "a.json", "--only-cudnn"], "--only-cudnn: expected --for, got none"),
         (["plan", "a.json", "--for", "h100", "--cudnn", "."], "--cudnn: expected one libcudnn"),
         (["plan", "a.json", "--for", "h100", "--autotune"], "--autotune: expected no --for"),
         (["plan", "a.json", "b.json", "-o", "x.plan"], "--output: expected one GRAPH"),

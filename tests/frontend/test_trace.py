@@ -18,6 +18,7 @@ from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.frontend.planning.device_code import read_code, read_parameters
 from cudnn_bindgen.frontend.planning.deviceless import Answer, Task, make_plans, own_cudnn
 from cudnn_bindgen.frontend.planning.gpus import device_properties
+from cudnn_bindgen.frontend.planning.options import PlanOptions
 from cudnn_bindgen.frontend.planning.trace_words import (
     Addresses,
     Execution,
@@ -127,42 +128,61 @@ def test_code_for_one_sm_alone_is_understood(code: bytes) -> None:
 NEEDED = ("cudnn", "cutlass", "tvm_ffi", "torch")
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 ATTENTION = TESTS / "data" / "plans" / "cudnn-9.19-sm90" / "sdpa_dense.json"
+OWN = TESTS / "data" / "own-engines"
+# Of a GPU: what the heuristics take for 512, for 128 elements a head, and what is asked for.
+CASES = [("h200", "dense", 512, None), ("b200", "dense", 128, None), ("h200", "thd", 512, 20517)]
 
 
-def attention(head: int) -> bytes:
+def attention(file: str, head: int) -> bytes:
     """Attention over heads of this size, which lie side by side in memory."""
-    graph = json.loads(ATTENTION.read_text())
+    graph = json.loads((OWN / f"{file}.json").read_text())
     for item in graph["tensors"]:
-        batch, heads, *rest = item["dim"]
-        if rest[-1] == 1:
-            continue
-        size = 256 * heads * head
-        is_transposed = item["stride"][-1] != 1
-        item["dim"] = [batch, heads, *((head, 256) if is_transposed else (256, head))]
-        tail = (1, heads * head) if is_transposed else (heads * head, 1)
-        item["stride"] = [size, head, *tail]
+        if 512 in item["dim"]:
+            item["dim"] = [head if extent == 512 else extent for extent in item["dim"]]
+            item["stride"] = [max(1, stride * head // 512) for stride in item["stride"]]
     return json.dumps(graph).encode()
 
 
 @pytest.mark.long
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
-@pytest.mark.parametrize(("gpu", "head", "engine"), [("h200", 512, 20517), ("b200", 128, 20511)])
-def test_attention_of_the_frontends_own(gpu: str, head: int, engine: int) -> None:
+@pytest.mark.parametrize(("gpu", "file", "head", "asked"), CASES)
+def test_attention_of_the_frontends_own(gpu: str, file: str, head: int, asked: int | None) -> None:
     if int(version("nvidia-cudnn-frontend").split(".")[1]) < 32:
         pytest.skip("the frontend has no such engines")
-    task = Task(graph=attention(head), file="a.json", properties=device_properties(gpu))
+    task = Task(
+        graph=attention(file, head),
+        file="a.json",
+        properties=device_properties(gpu),
+        options=PlanOptions(engine=asked),
+    )
     answer = make_plans({0: task}, own_cudnn())[0]
     assert isinstance(answer, Answer), answer
     plan = read_graph(answer.plan).plan
     assert plan is not None
     kernels = plan.kernels
     assert kernels is not None, plan.evidence
-    assert (kernels.engine, kernels.sm) == (engine, plan.sm)
-    assert kernels.sources == set(plan.variant_pack_uids)
+    assert (kernels.engine, kernels.sm) == ({90: 20517, 100: 20511}[plan.sm], plan.sm)
+    # The engine takes lengths, and looks at no ragged offset.
+    offsets = {4, 5, 6, 7, 8} if file == "thd" else set()
+    assert kernels.sources == set(plan.variant_pack_uids) - offsets
     assert all(binary[:4] == b"\x50\xed\x55\xba" for binary in kernels.binaries)
     for launch in kernels.launches:
         assert launch.kernel.encode() in kernels.binaries[launch.binary]
         assert launch.block[0] % 32 == 0
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+def test_only_cudnn_is_asked() -> None:
+    task = Task(
+        graph=attention("dense", 512),
+        properties=device_properties("h200"),
+        options=PlanOptions(only_cudnn=True),
+    )
+    answer = make_plans({0: task}, own_cudnn())[0]
+    assert isinstance(answer, Answer), answer
+    plan = read_graph(answer.plan).plan
+    assert plan is not None
+    assert plan.kernels is None
 
 
 def test_the_graphs_of_others_are_planned_without_them(tmp_path: Path) -> None:

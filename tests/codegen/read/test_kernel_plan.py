@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.documents import Document, add_graph, plan_document, to_ubjson, with_remedy
+from support.documents import DATA, Document, add_graph, plan_document, to_ubjson, with_remedy
 
 from cudnn_bindgen import module_data
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.bind.bundle import read_graphs, write_bundle
+from cudnn_bindgen.codegen.bind.graphs import bind_graphs
 from cudnn_bindgen.codegen.bind.plan_parts import plan_parts
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.model.fingerprint import fingerprint
@@ -148,6 +149,28 @@ def test_a_bundle_holds_both_kinds() -> None:
     both = write_bundle([("a", to_ubjson(kernels())), ("b", to_ubjson(plan_document(add_graph())))])
     found = [graph.plan for graph in read_graphs(both)]
     assert {(plan.sm_count, plan.cudnn_version) for plan in found if plan} == {(132, 0), (0, 91900)}
+
+
+def test_packed_operands_of_kernels_are_as_large_as_declared() -> None:
+    """Kernels are launched with the size of packed tokens; one plan of them decides."""
+    file = DATA / "plans" / "cudnn-9.19-sm90" / "sdpa_thd"
+    of_cudnn = file.with_suffix(".plan").read_bytes()
+    structure = json.loads(file.with_suffix(".json").read_text())
+    launch = msgspec.structs.replace(ADD.launches[0], addresses=[(1, 0, 11, 0)])
+    text = msgspec.json.encode(msgspec.structs.replace(ADD, launches=[launch])).decode()
+    uids = {"variant_pack_uids": [*range(1, 13)], "fe_workspace_size": 0}
+    of_kernels = to_ubjson(structure | uids | {KEY: text})
+
+    def kinds(*plans: bytes) -> dict[str, str]:
+        bundle = write_bundle([(str(index), plan) for index, plan in enumerate(plans)])
+        binding = bind_graphs(read_graphs(bundle))
+        return {argument.name: argument.layout.kind for argument in binding.arguments}
+
+    assert kinds(of_cudnn)["q"] == kinds(of_cudnn)["k"] == kinds(of_cudnn)["o"] == "ragged"
+    for plans in ((of_kernels,), (of_cudnn, of_kernels), (of_kernels, of_cudnn)):
+        found = kinds(*plans)
+        assert "ragged" not in found.values()
+        assert (found["q"], found["k"]) == ("plain", "swapped")
 
 
 def test_a_module_names_its_kernels() -> None:
