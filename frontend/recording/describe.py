@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
@@ -13,10 +14,11 @@ import msgspec
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.model.fingerprint import fingerprint
 from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.dialects.python_plan import read_head
+from cudnn_bindgen.codegen.read.dialects.python_plan import recognise as is_python_plan
 from cudnn_bindgen.codegen.read.graph import build_graph, read_document, read_graph
 from cudnn_bindgen.codegen.text import shorten
 
-_PYTHON_PLAN = b"CUDNN_FE_PYPLAN"
 # Of the process, not of the graph; left out where a text stands for a graph that cannot be read.
 _OF_THE_PROCESS = re.compile(r'"(gid|graph_uid)":\s*-?\d+')
 
@@ -60,13 +62,15 @@ def describe(graph: Any) -> Description:
     text, plan = b"", b""
     if engine is not None:
         name = getattr(engine, "name", type(engine).__name__)
-        reasons.append(f"plan: of the frontend's own engine {shorten(str(name))}, not cuDNN's")
+        reasons.append(
+            f"plan: of the frontend's own engine {shorten(str(name))}, which `build` traces"
+        )
     dumped = repr(graph)
     if '"json_version"' in dumped:
         text = dumped.encode()
     else:
         reasons.append("structure: the frontend has not lowered the graph")
-    if text and engine is None:
+    if text or engine is not None:
         try:
             plan = _serialize(graph)
         except Exception as error:  # whatever cuDNN or the frontend says is the reason
@@ -78,16 +82,15 @@ def describe_loaded(arguments: Iterable[Any]) -> Description | None:
     """Describe what was given to ``deserialize``: the plan file itself, as no dump is as good."""
     for argument in arguments:
         if isinstance(argument, (bytes, bytearray, list)):
-            data = bytes(argument)
-            if data.startswith(_PYTHON_PLAN):
-                return describe_files(b"", b"", ["plan: of an engine of the frontend, not cuDNN's"])
-            return describe_files(b"", data, [])
+            return describe_files(b"", bytes(argument), [])
     return None
 
 
 def describe_files(text: bytes, plan: bytes, reasons: Iterable[str]) -> Description:
     """Describe a graph by its structure, by its plan file, or both."""
     said = list(reasons)
+    if is_python_plan(plan):
+        return _add_python_plan(describe_files(text, b"", said), plan)
     planned = _read(plan, "plan", said)
     dumped = _read(text, "structure", said)
     # The plan says more of the graph.
@@ -97,7 +100,7 @@ def describe_files(text: bytes, plan: bytes, reasons: Iterable[str]) -> Descript
         if not text and not plan:
             return Description("", reasons=tuple(said))
         shown = _OF_THE_PROCESS.sub("", text.decode("utf-8", "replace")).encode() or plan
-        key = f"unread-{hashlib.sha256(shown).hexdigest()[:24]}"
+        key = f"unread-{_digest(shown)[:24]}"
         files = {f"{key}.json": text} if text else {f"{key}.plan": plan}
         return Description(key, reasons=tuple(said), files=files)
     key, name = fingerprint(graph), ""
@@ -116,6 +119,18 @@ def describe_files(text: bytes, plan: bytes, reasons: Iterable[str]) -> Descript
         tuple(said),
         files,
     )
+
+
+def _add_python_plan(found: Description, plan: bytes) -> Description:
+    """Add the file of a plan of the frontend's own engine, which says nothing here of its graph."""
+    try:
+        head = read_head(plan)
+    except GraphFormatError as error:
+        return dataclasses.replace(found, reasons=(*found.reasons, f"plan: {error}"))
+    key = found.key or f"unread-{_digest(msgspec.json.encode(head.graph))[:24]}"
+    made = _digest(f"{head.plan.engine_id} {head.plan.knobs}".encode())[:8]
+    name = f"{key}-{made}.pyplan"
+    return dataclasses.replace(found, key=key, plan=name, files={**found.files, name: plan})
 
 
 def _serialize(graph: Any) -> bytes:
@@ -146,7 +161,11 @@ def _plan_key(graph: Graph) -> str:
     if plan is None:
         return "structure"
     made = f"{plan.cudnn_version} {plan.sm} {plan.engine}"
-    return hashlib.sha256(made.encode()).hexdigest()[:8]
+    return _digest(made.encode())[:8]
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _say(error: Exception) -> str:

@@ -28,7 +28,7 @@ _Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Sizes = Annotated[tuple[_Int64, ...], Meta(max_length=64)]
 # A fingerprint or a digest, and the name of a plan file, or none.
 _Key = Annotated[str, Meta(pattern="^[0-9A-Za-z_-]{1,100}$")]
-_File = Annotated[str, Meta(pattern=r"^([0-9A-Za-z_-]{1,200}\.plan)?$")]
+_File = Annotated[str, Meta(pattern=r"^([0-9A-Za-z_-]{1,200}\.(py)?plan)?$")]
 
 
 class _Problem(msgspec.Struct):

@@ -50,7 +50,10 @@ def _calls(tally: Tally) -> int:
 def _graph(folder: Path, key: str, tally: Tally, total: int) -> dict[str, Any]:
     calls = _calls(tally)
     plans = [name for name, _ in tally.plans.most_common() if name and _holds(folder, name)]
-    file = plans[0] if plans else f"{key}.json" if _holds(folder, f"{key}.json") else None
+    dump = [f"{key}.json"] if _holds(folder, f"{key}.json") else []
+    # Those of the frontend's own engines, which cannot be read here, come last.
+    files = sorted([*plans, *dump], key=lambda name: name.endswith(".pyplan"))
+    file = files[0] if files else None
     document: dict[str, Any] = {
         "fingerprint": key,
         "file": file,

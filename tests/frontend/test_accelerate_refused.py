@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from support import fake_pygraph
 from support.cases import CASES, edited, edited_text
-from support.documents import PLANS
+from support.documents import PLANS, packed_kernels
 from support.fake_pygraph import Graph, NotSupportedError, engine
 from support.standin import Standin
 
 import cudnn_bindgen
+from cudnn_bindgen.codegen.model.kernel_plan import KernelLaunch, KernelPlan
 from cudnn_bindgen.frontend.accelerating.accelerated import Accelerated
 from cudnn_bindgen.frontend.accelerating.errors import AccelerateError, AccelerateWarning
 
@@ -49,6 +50,12 @@ def python_plan(graph: Graph) -> Graph:
     return graph
 
 
+def packed_operands(graph: Graph) -> Graph:
+    launch = KernelLaunch(0, "k", (1, 1, 1), (1, 1, 1), 0, [], [bytes(8)], [(0, 0, 11, 0)], [])
+    graph.plan = packed_kernels(KernelPlan(20517, "k", {}, 90, 132, [b"code"], [], [launch], 0))
+    return graph
+
+
 def damaged(graph: Graph) -> Graph:
     graph.plan = PLAN[:1000]
     return graph
@@ -56,6 +63,7 @@ def damaged(graph: Graph) -> Graph:
 
 REFUSED: list[tuple[Callable[[Graph], Any], str]] = [
     (structure, "has no plan: build it first"),
+    (packed_operands, "expected operands without ragged offsets"),
     (unbuilt, r"cannot be serialized \(Call build\(\) first\): build it first"),
     (unsupported, "no backend lowering"),
     (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import random
+import re
 import sys
 import threading
 import weakref
@@ -14,7 +15,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from support.documents import PLANS
+from support.documents import PLANS, python_plan
 from support.recording_fakes import (
     LAYERNORM,
     OVERRIDE,
@@ -31,7 +32,7 @@ from cudnn_bindgen.codegen.errors import RecordError
 from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.frontend.recording import recorder as recorder_module
 from cudnn_bindgen.frontend.recording import session as session_module
-from cudnn_bindgen.frontend.recording.describe import describe
+from cudnn_bindgen.frontend.recording.describe import describe, describe_files, describe_loaded
 
 GONE = "calls of one that was gone before it could be described: built in a capture, or never"
 METHODS = (
@@ -343,7 +344,10 @@ def test_a_plan_that_is_loaded_is_written_as_it_is(cudnn: Any, tmp_path: Path) -
     ("options", "reason"),
     [
         ({"refuses": "no JSON for\nthis engine"}, "plan: cannot be serialized: no JSON for this"),
-        ({"engine": SimpleNamespace(name="sdpa_sm100")}, "the frontend's own engine sdpa_sm100"),
+        (
+            {"engine": SimpleNamespace(name="sdpa_sm100"), "refuses": "no"},
+            "the frontend's own engine sdpa_sm100",
+        ),
     ],
 )
 def test_a_graph_without_a_plan_is_listed_with_the_reason(
@@ -357,6 +361,29 @@ def test_a_graph_without_a_plan_is_listed_with_the_reason(
     assert reason in found["reasons"][0]
     assert found["plans"] == {"": 1}
     assert [path.name for path in tmp_path.glob("*.*")] == [f"{fingerprint_of(SCALE)}.json"]
+
+
+@pytest.mark.parametrize("lowered", [True, False])
+def test_a_plan_of_the_frontends_own_engine_is_written(lowered: bool) -> None:
+    class Own:
+        selected_engine = SimpleNamespace(name="sdpa_sm90")
+
+        def __repr__(self) -> str:
+            return SCALE.with_suffix(".json").read_text() if lowered else "not lowered"
+
+        def serialize(self, as_bytes: bool) -> bytes:
+            return python_plan()
+
+    found = describe(Own())
+    assert found.key == fingerprint_of(SCALE) if lowered else found.key.startswith("unread-")
+    assert found.files.get(found.plan) == python_plan()
+    assert re.fullmatch(rf"{found.key}-[0-9a-f]{{8}}\.pyplan", found.plan)
+    assert "engine sdpa_sm90, which `build` traces" in found.reasons[0]
+    assert len(found.files) == 1 + lowered
+    assert describe_loaded([list(python_plan())]) == describe_files(b"", python_plan(), [])
+    cut_off = describe_files(b"", python_plan()[:-1], [])
+    assert (cut_off.plan, cut_off.files) == ("", {})
+    assert "plan: expected a whole Python plan" in cut_off.reasons[0]
 
 
 def test_a_graph_that_codegen_refuses_is_written_under_a_name_of_its_own(tmp_path: Path) -> None:

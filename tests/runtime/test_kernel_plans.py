@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.documents import DATA, document, node, plan_document, tensor, to_ubjson
+from support.documents import DATA, document, node, packed_kernels, plan_document, tensor, to_ubjson
 from support.standin import Standin
 
 import cudnn_bindgen
@@ -83,14 +83,9 @@ def plan_file(plan: KernelPlan = TRIPLE, **fields: Any) -> bytes:
 
 
 def test_a_module_for_packed_operands_of_any_size_takes_none() -> None:
-    file = DATA / "plans" / "cudnn-9.19-sm90" / "sdpa_thd"
-    structure = json.loads(file.with_suffix(".json").read_text())
-    kernels = msgspec.structs.replace(
-        TRIPLE, tensor_maps=[tensor_map(X)], launches=[scale(3.0, 0, 11)]
-    )
-    text = {"variant_pack_uids": [*range(1, 13)], "fe_workspace_size": 0}
-    plan = to_ubjson(structure | text | {KEY: msgspec.json.encode(kernels).decode()})
-    module = cudnn_bindgen.load(file.with_suffix(".plan").read_bytes(), name="packed")
+    file = DATA / "plans" / "cudnn-9.19-sm90" / "sdpa_thd.plan"
+    plan = packed_kernels(msgspec.structs.replace(TRIPLE, launches=[scale(3.0, 0, 11)]))
+    module = cudnn_bindgen.load(file.read_bytes(), name="packed")
     with pytest.raises(PlanMismatchError, match="is for packed operands as large as declared, her"):
         module.load_plan(plan)
     assert cudnn_bindgen.load(plan, name="packed_too").OPERANDS == module.OPERANDS

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import ubjson
 
 from cudnn_bindgen.codegen.bind.binding import Binding, bind
 from cudnn_bindgen.codegen.model.data_types import SCALAR_TYPES
+from cudnn_bindgen.codegen.model.kernel_plan import KEY, KernelPlan
 from cudnn_bindgen.codegen.read.graph import read_graph
 
 Document = dict[str, Any]
@@ -156,6 +159,28 @@ def to_ubjson(raw: Document) -> bytes:
     """Encode a plan file."""
     encoded: bytes = ubjson.dumpb(raw)
     return encoded
+
+
+def packed_kernels(plan: KernelPlan) -> bytes:
+    """A plan file of kernels for attention whose tokens are packed; its output has uid 11."""
+    file = DATA / "plans" / "cudnn-9.19-sm90" / "sdpa_thd.json"
+    text = msgspec.json.encode(plan).decode()
+    bound = {"variant_pack_uids": [*range(1, 13)], "fe_workspace_size": 0}
+    return to_ubjson(json.loads(file.read_text()) | bound | {KEY: text})
+
+
+def python_plan(head: Document | None = None, code: bytes = b"\x7fELF code") -> bytes:
+    """A file as `graph.serialize()` writes it of a Python engine's plan."""
+    kernel = {"offset": 0, "size": len(code), "environment": {"sm_count": "132"}}
+    whole = {
+        "format": 1,
+        "frontend_version": "1.32.0",
+        "graph": {},
+        "plan": {"engine_id": 20517, "engine_name": "sdpa_sm90", "knobs": [[{"name": "TILE"}, 64]]},
+        "kernels": [kernel],
+    } | (head or {})
+    text = json.dumps(whole).encode()
+    return b"CUDNN_FE_PYPLAN\0" + struct.pack("<Q", len(text)) + text + code
 
 
 def bind_document(raw: Document) -> Binding:

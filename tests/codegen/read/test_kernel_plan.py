@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
-from support.documents import DATA, Document, add_graph, plan_document, to_ubjson, with_remedy
+from support.documents import (
+    DATA,
+    Document,
+    add_graph,
+    packed_kernels,
+    plan_document,
+    python_plan,
+    to_ubjson,
+    with_remedy,
+)
 
 from cudnn_bindgen import module_data
 from cudnn_bindgen.codegen.bind.binding import bind
@@ -48,20 +56,6 @@ def kernels(plan: KernelPlan = ADD, **fields: Any) -> Document:
     document = plan_document(add_graph(), **{KEY: json.dumps(text)})
     del document["cudnn_backend_data"]
     return document
-
-
-def python_plan(head: Document | None = None, code: bytes = b"\x7fELF code") -> bytes:
-    """A file as `graph.serialize()` writes it of a Python engine's plan."""
-    kernel = {"offset": 0, "size": len(code), "environment": {"sm_count": "132"}}
-    whole = {
-        "format": 1,
-        "frontend_version": "1.32.0",
-        "graph": {},
-        "plan": {"engine_id": 20517, "engine_name": "sdpa_sm90", "knobs": [[{"name": "TILE"}, 64]]},
-        "kernels": [kernel],
-    } | (head or {})
-    text = json.dumps(whole).encode()
-    return b"CUDNN_FE_PYPLAN\0" + struct.pack("<Q", len(text)) + text + code
 
 
 CUT_OFF = "expected a whole Python plan, got one that is cut off (write graph.serialize() again)"
@@ -153,13 +147,10 @@ def test_a_bundle_holds_both_kinds() -> None:
 
 def test_packed_operands_of_kernels_are_as_large_as_declared() -> None:
     """Kernels are launched with the size of packed tokens; one plan of them decides."""
-    file = DATA / "plans" / "cudnn-9.19-sm90" / "sdpa_thd"
-    of_cudnn = file.with_suffix(".plan").read_bytes()
-    structure = json.loads(file.with_suffix(".json").read_text())
+    file = DATA / "plans" / "cudnn-9.19-sm90" / "sdpa_thd.plan"
+    of_cudnn = file.read_bytes()
     launch = msgspec.structs.replace(ADD.launches[0], addresses=[(1, 0, 11, 0)])
-    text = msgspec.json.encode(msgspec.structs.replace(ADD, launches=[launch])).decode()
-    uids = {"variant_pack_uids": [*range(1, 13)], "fe_workspace_size": 0}
-    of_kernels = to_ubjson(structure | uids | {KEY: text})
+    of_kernels = packed_kernels(msgspec.structs.replace(ADD, launches=[launch]))
 
     def kinds(*plans: bytes) -> dict[str, str]:
         bundle = write_bundle([(str(index), plan) for index, plan in enumerate(plans)])
