@@ -129,6 +129,16 @@ class Floor:
         )
         return list(samples)
 
+    def time_kernels(self, graph, iterations):
+        """Return the nanoseconds of launching the kernels of a captured CUDA graph, each time."""
+        samples = (ctypes.c_double * iterations)()
+        problem = self.library.record_floor_kernels(
+            ctypes.c_void_p(graph), *self._times(iterations), samples
+        )
+        if problem:
+            raise RuntimeError(problem.decode())
+        return list(samples)
+
     def _memsets(self):
         return self.memset_count, self.memset_addresses, self.memset_sizes
 
@@ -218,4 +228,5 @@ def compile_floor(directory):
     library.floor_error.restype = ctypes.c_char_p
     library.override_floor_make.restype = ctypes.c_void_p
     library.record_floor_make.restype = ctypes.c_char_p
+    library.record_floor_kernels.restype = ctypes.c_char_p
     return library

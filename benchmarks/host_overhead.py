@@ -51,22 +51,25 @@ def time_calls(iterations, synchronize):
     return samples[:iterations]
 """
 TIMED_CALL = """\
+        {between}
         begin = clock()
         {call}
         samples.append(clock() - begin)
 """
 
 
-def timing_loop(expressions, names):
+def timing_loop(expressions, names, between=""):
     """Return ``f(iterations, synchronize)`` that times each of the given calls, in turn.
 
     The calls stand in the loop as a user would write them: no lambda, tuple or dict of the
-    benchmark's own comes between. Every SYNC_EVERY calls the GPU may catch up, untimed.
+    benchmark's own comes between. Every SYNC_EVERY calls the GPU may catch up, untimed; so is the
+    statement `between` before each call.
     """
     count = -(-SYNC_EVERY // len(expressions)) * len(expressions)
     body = []
     for index in range(count):
-        body.append(TIMED_CALL.format(call=expressions[index % len(expressions)]))
+        call = expressions[index % len(expressions)]
+        body.append(TIMED_CALL.format(call=call, between=between or "pass"))
         if (index + 1) % SYNC_EVERY == 0:
             body.append("        synchronize()\n")
     scope = {**names, "clock": time.perf_counter_ns}

@@ -3,6 +3,7 @@
 // host_overhead.py compiles this together with floor.c; the recorder is the runtime's own.
 #include <time.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -115,6 +116,61 @@ extern "C" int record_floor_patched(int64_t iterations, int64_t sync_every, void
         if ((index + 1) % sync_every == 0) synchronize(stream);
     }
     return synchronize(stream);
+}
+
+// Times cuLaunchKernelEx of the kernels in a captured CUDA graph, with the parameters that they have
+// there: what a caller does who knows them all. Returns null or why it cannot be done.
+extern "C" const char* record_floor_kernels(void* graph, int64_t iterations, int64_t sync_every,
+                                            void* stream, int (*synchronize)(void*),
+                                            double* ns_out) {
+    struct Kernel {
+        cudnn_bindgen::LaunchConfig config;
+        std::vector<cudnn_bindgen::LaunchAttribute> attributes;
+        std::vector<void*> parameters;
+        void* function;
+    };
+    static cudnn_bindgen::Launch launch;
+    launch = {};
+    driver.resolve(dlopen("libcuda.so.1", RTLD_NOW));
+    reason = cudnn_bindgen::read_launch(driver, graph, launch);
+    if (!reason.empty()) return reason.c_str();
+    std::vector<Kernel> kernels(launch.nodes.size());
+    for (size_t index = 0; index < kernels.size(); ++index) {
+        cudnn_bindgen::LaunchNode& node = launch.nodes[index];
+        if (node.type != cudnn_bindgen::kKernelNode || node.packed) return "it is not kernels alone";
+        Kernel& kernel = kernels[index];
+        for (const auto& attribute : node.attributes) {
+            using namespace cudnn_bindgen;
+            const bool is_set = std::any_of(attribute.value.bytes, attribute.value.bytes + 12,
+                                            [](unsigned char byte) { return byte; });
+            for (int id : {kCooperative, kClusterDims, kOverlap}) {
+                if (attribute.id == id && is_set) kernel.attributes.push_back({id, 0, attribute.value});
+            }
+        }
+        for (const auto& parameter : node.parameters) {
+            kernel.parameters.push_back(&node.payload[parameter.offset]);
+        }
+        kernel.function = node.kernel.function ? node.kernel.function : node.kernel.kernel;
+        std::memcpy(kernel.config.grid, node.kernel.grid, sizeof(kernel.config.grid));
+        std::memcpy(kernel.config.block, node.kernel.block, sizeof(kernel.config.block));
+        kernel.config.shared_bytes = node.kernel.shared_bytes;
+        kernel.config.stream = stream;
+        kernel.config.attributes = kernel.attributes.data();
+        kernel.config.count = static_cast<unsigned>(kernel.attributes.size());
+    }
+    for (int64_t index = 0; index < iterations; ++index) {
+        int status = 0;
+        const double begin = now();
+        for (Kernel& kernel : kernels) {
+            status |= driver.launch_kernel(&kernel.config, kernel.function,
+                                           kernel.parameters.data(), nullptr);
+        }
+        ns_out[index] = now() - begin;
+        if (status) return "cuLaunchKernelEx failed";
+        if ((index + 1) % sync_every == 0) synchronize(stream);
+    }
+    synchronize(stream);
+    return nullptr;
 }
 
 extern "C" void record_floor_destroy() { record.reset(); }

@@ -144,6 +144,37 @@ def own_engines_markdown(report):
     return "\n".join([*lines, "", machine(report)])
 
 
+def beside_markdown(report):
+    """Return the table of calls that people know."""
+    lines = ["| call | median µs |", "| --- | ---: |"]
+    lines += [f"| {path} | {median:.2f} |" for path, median in report["beside"].items()]
+    lines += [f"| {path} | missing: {why} |" for path, why in report["missing"].items()]
+    return "\n".join([*lines, "", machine(report)])
+
+
+def ranks_markdown(report):
+    """Return the table of ranks: a path for each row, kinds and numbers of ranks as columns."""
+    kinds = {
+        f"{count} {kind}": rows
+        for kind, counts in report["ranks"].items()
+        for count, rows in counts.items()
+    }
+    lines = []
+    for key, what in (
+        ("p50_us", "p50, µs"),
+        ("p99_us", "p99, µs"),
+        ("worst_us", "worst, µs"),
+        ("calls_a_second", "calls a second, all ranks"),
+        ("switches_in_1000_calls", "waits of the thread in 1,000 calls"),
+    ):
+        lines += [f"| {what} | " + " | ".join(kinds) + " |", "| --- |" + " ---: |" * len(kinds)]
+        for path in dict.fromkeys(path for rows in kinds.values() for path in rows):
+            cells = [f"{rows[path][key]:,}" if path in rows else "-" for rows in kinds.values()]
+            lines.append(f"| {path} | " + " | ".join(cells) + " |")
+        lines.append("")
+    return "\n".join([*lines, machine(report)])
+
+
 def machine(report):
     """Return where and how the figures were made."""
     facts = ", ".join(f"{key} {value}" for key, value in report["machine"].items())
@@ -208,6 +239,8 @@ RENDERERS = {
     "family": family_markdown,
     "recording": recording_markdown,
     "own engines": own_engines_markdown,
+    "ranks": ranks_markdown,
+    "beside": beside_markdown,
 }
 
 

@@ -3,6 +3,8 @@
 #
 #   tools/gpu/run.sh [install] [tests] [bench] [tensors] [accelerate] [family] [recording] [gil] [memcheck]     all when none is named
 #   tools/gpu/run.sh install sweep                every plan file of SWEEP, called in every way
+#   tools/gpu/run.sh install beside               calls that people know, beside a module's
+#   tools/gpu/run.sh install ranks                host time of several ranks, on as many GPUs as there are
 #   tools/gpu/run.sh install own                  the frontend's own engines, where what they compile
 #                                                 with is installed
 #   tools/gpu/run.sh install newer overrides      tests and benchmark of overrides with a newer
@@ -85,6 +87,8 @@ for name in "${@:-install tests bench tensors accelerate family recording gil me
         overrides) step overrides "${newer_cudnn[@]}" python3 benchmarks/overrides.py --json "$OUT/overrides.json" ;;
         recording) step recording python3 benchmarks/recording.py "$PLANS"/sdpa_thd.plan --json "$OUT/recording.json" ;;
         own) step own python3 benchmarks/own_engines.py tests/data/own-engines/*.json --json "$OUT/own-engines.json" ;;
+        beside) step beside python3 benchmarks/beside.py "$PLANS"/sdpa_dense.plan --json "$OUT/beside.json" ;;
+        ranks) step ranks python3 benchmarks/ranks.py "$PLANS"/sdpa_dense.plan --json "$OUT/ranks.json" ;;
         gil) step gil python3 benchmarks/gil.py "$PLANS"/sdpa_dense.plan --json "$OUT/gil.json" ;;
         memcheck) step memcheck memcheck ;;
         sweep) step sweep sweep ;;
