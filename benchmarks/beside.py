@@ -50,6 +50,9 @@ def attention(module, sets, stream):
     inputs = {name: first[name].clone() for name in ("q", "k", "v")}
     # K of a plan is transposed.
     key = inputs["k"] if inputs["k"].shape == inputs["q"].shape else inputs["k"].transpose(2, 3)
+    with torch.cuda.stream(stream):  # the runtime must have workspace before it is captured
+        module.run(**first)
+    stream.synchronize()
     captured = torch.cuda.CUDAGraph(keep_graph=True)
     with torch.cuda.graph(captured, stream=stream):
         module.run(**first)
