@@ -18,7 +18,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag
 from cudnn_bindgen.runtime.graph cimport execute_overridden, graph_of
 from cudnn_bindgen.runtime.overrides cimport override_slot, override_symbols, values_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
@@ -114,6 +114,10 @@ def run(q, k, v, o=None, stats=None, *, workspace=None, stream=None, check=True,
     cdef void* slots[5]
     return run_tensors(
         _graph, given, slots, workspace, stream, flag(check, "check"), override_values(overrides))
+
+
+explain_calls((execute, run), __doc__)
+explain_calls(vars(Overrides).values(), None)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

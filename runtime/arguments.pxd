@@ -20,6 +20,7 @@ cdef bint convert_flag(object value, str argument) except -1
 cdef float narrow_float(double value, str argument) except? -1
 cdef uint16_t float16(object value, str argument) except? 0xFFFF
 cdef uint16_t bfloat16(object value, str argument) except? 0xFFFF
+cdef int explain_calls(object functions, str table) except -1
 
 
 cdef inline void* address(object value, str argument) except? NULL:

@@ -117,13 +117,14 @@ cdef class Binding:
         given = [_REQUIRED if one.default is None else one.default for one in graph.operands]
         none = (None,) * len(takes)
         self.executes = Signature(
-            (*self.arguments, "workspace_ptr", "stream", *takes), (*given, 0, 0, *none))
+            (*self.arguments, "workspace_ptr", "stream", *takes), (*given, 0, 0, *none),
+            graph=graph)
         self.runs = Signature(
             (*[name for name, _, _ in graph.layouts], *self.arguments[len(operands):],
              "workspace", "stream", "check", *takes),
             (*[None if one.role == "output" else _REQUIRED for one in operands],
              *given[len(operands):], None, None, True, *none),
-            len(operands))
+            len(operands), graph)
         self._execute = PyCFunction_New(&_EXECUTE, self)
         self._run = PyCFunction_New(&_RUN, self)
 
@@ -391,13 +392,15 @@ cdef object _run(Binding self, PyObject** given, Py_ssize_t count, PyObject* nam
 cdef class Signature:
     """Names and defaults of a method's arguments: reads a call as Python would."""
 
-    def __init__(self, names, defaults=(), positional=None):
-        """`defaults` are those of the last names; `positional`: how many need no name."""
+    def __init__(self, names, defaults=(), positional=None, graph=None):
+        """`defaults`: of the last names; `positional`: how many need no name; `graph`: for errors.
+        """
         # Interned, as the names in a call are: they are mostly the same objects.
         self.names = tuple([intern(name) for name in names])
         self.defaults = (_REQUIRED,) * (len(names) - len(defaults)) + tuple(defaults)
         self.count = len(names)
         self.positional = len(names) if positional is None else positional
+        self.graph = graph
 
     cdef int fill(
         self, str method, PyObject** given, Py_ssize_t count, PyObject* names, PyObject** values
@@ -408,9 +411,7 @@ cdef class Signature:
         """
         cdef Py_ssize_t index, number
         if count > self.positional:
-            raise TypeError(
-                f"{method}() takes {self.positional} positional arguments but {count} were "
-                "given")
+            self.refuse(method, count, names)
         for index in range(count):
             values[index] = given[index]
         for index in range(count, self.count):
@@ -418,20 +419,14 @@ cdef class Signature:
         if names != NULL:
             for index in range(len(<tuple>names)):
                 number = self.find((<PyTupleObject*>names).ob_item[index])
-                if number < 0:
-                    raise TypeError(
-                        f"{method}() got an unexpected keyword argument "
-                        f"{(<tuple>names)[index]!r}")
-                if values[number] != NULL:
-                    raise TypeError(
-                        f"{method}() got multiple values for argument "
-                        f"{(<tuple>names)[index]!r}")
+                if number < 0 or values[number] != NULL:
+                    self.refuse(method, count, names)
                 values[number] = given[count + index]
         for index in range(count, self.count):
             if values[index] == NULL:
                 values[index] = (<PyTupleObject*>self.defaults).ob_item[index]
                 if values[index] == <PyObject*>_REQUIRED:
-                    self.refuse_missing(method, values)
+                    self.refuse(method, count, names)
         return 0
 
     cdef Py_ssize_t find(self, PyObject* name) except -2:
@@ -445,15 +440,11 @@ cdef class Signature:
                 return index
         return -1
 
-    cdef int refuse_missing(self, str method, PyObject** values) except -1:
-        missing = [
-            repr(self.names[index]) for index in range(self.count)
-            if values[index] == <PyObject*>_REQUIRED or (
-                values[index] == NULL and self.defaults[index] is _REQUIRED)
-        ]
-        raise TypeError(
-            f"{method}() missing {len(missing)} required argument"
-            f"{'s' if len(missing) > 1 else ''}: {', '.join(missing)}")
+    cdef int refuse(self, str method, Py_ssize_t count, PyObject* names) except -1:
+        from cudnn_bindgen.runtime.call_errors import call_error
+        raise call_error(
+            method, self.names, [one is not _REQUIRED for one in self.defaults], self.positional,
+            count, () if names == NULL else <tuple>names, self.graph)
 
     cdef tuple read(self, str method, tuple given, dict named):
         """The arguments of a call of `method` in order."""
@@ -508,8 +499,8 @@ cdef tuple _arguments_by_uid(object arguments, tuple operands):
         value = arguments.get(operand.uid, operand.default)
         if value is None:
             given = [describe(uid) for uid in islice(arguments, len(operands) + 1)]
-            raise OperandError(
-                operand.argument, f"an entry for uid {operand.uid}", f"uids {', '.join(given)}")
+            got = f"uids {', '.join(given)}" if given else "none"
+            raise OperandError(operand.argument, f"an entry for uid {operand.uid}", got)
         values.append(value)
     uids = [operand.uid for operand in operands]
     unknown = [uid for uid in arguments if uid not in uids]

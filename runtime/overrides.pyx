@@ -250,11 +250,11 @@ cdef int _fill(
 
 cdef int64_t _number(object item, object where) except? -1:
     if isinstance(item, bool):
-        raise OperandTypeError(where, "an int", "a bool")
+        raise OperandTypeError(where, "an int", describe(item))
     try:
         number = operator.index(item)
     except TypeError as error:
-        raise OperandTypeError(where, "an int", f"{type(item).__name__}") from error
+        raise OperandTypeError(where, "an int", describe(item)) from error
     if not -2**63 <= number < 2**63:
         raise OperandError(where, "a number of 64 bits", describe(number))
     return number

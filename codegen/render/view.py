@@ -120,7 +120,8 @@ class Module:
     def conversions(self) -> list[str]:
         """The cimport of what turns arguments into C values, as lines."""
         start = "from cudnn_bindgen.runtime.arguments cimport "
-        names = sorted({"address", "flag", *(p.c.conversion for p in self.parameters)})
+        own = {"address", "explain_calls", "flag"}
+        names = sorted(own | {parameter.c.conversion for parameter in self.parameters})
         line = start + ", ".join(names)
         return [line] if len(line) <= 100 else enclose(f"{start}(", names, ")")
 
@@ -141,6 +142,14 @@ class Module:
             *("workspace_size", "load_plan", "close", "set_checks", "set_launch_policy"),
             *("launch_path", "launch_stats", "launch_nodes"),
         )
+
+    @property
+    def explained(self) -> list[str]:
+        """The calls that let functions say what a call lacks, as lines."""
+        lines = ["explain_calls((execute, run), __doc__)"]
+        if self.overrides:
+            lines.append("explain_calls(vars(Overrides).values(), None)")
+        return lines
 
     @property
     def slots(self) -> list[str]:

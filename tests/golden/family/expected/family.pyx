@@ -17,7 +17,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from cudnn_bindgen.runtime.arguments cimport address, flag, float64, int64
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag, float64, int64
 from cudnn_bindgen.runtime.family cimport execute_member, run_member
 from cudnn_bindgen.runtime.graph cimport graph_of
 
@@ -77,6 +77,9 @@ def run(a, b, c=None, *, epsilon=0.5, a_m=None, b_n=None, workspace=None, stream
     slots[3] = &_epsilon
     cdef PyObject** key_ = [<PyObject*>a_m, <PyObject*>b_n]
     return run_member(_graph, key_, given, slots, workspace, stream, flag(check, "check"))
+
+
+explain_calls((execute, run), __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

@@ -23,7 +23,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint16_t
 
 from cudnn_bindgen.runtime.arguments cimport (
-    address, bfloat16, flag, float16, float32, float64, int32, int64,
+    address, bfloat16, explain_calls, flag, float16, float32, float64, int32, int64,
 )
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
@@ -114,6 +114,9 @@ def run(
     slots[9] = &_steps  # uid 7
     slots[10] = &_rate  # uid 8
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

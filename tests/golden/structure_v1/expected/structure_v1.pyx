@@ -14,7 +14,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -69,6 +69,9 @@ def run(x, w, b, out_0=None, *, workspace=None, stream=None, check=True):
     cdef PyObject** given = [<PyObject*>x, <PyObject*>w, <PyObject*>b, <PyObject*>out_0]
     cdef void* slots[4]
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

@@ -13,7 +13,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -66,6 +66,9 @@ def run(dy, w, dx=None, *, workspace=None, stream=None, check=True):
     cdef PyObject** given = [<PyObject*>dy, <PyObject*>w, <PyObject*>dx]
     cdef void* slots[3]
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.
