@@ -151,6 +151,23 @@ def test_what_the_package_offers() -> None:
     }
 
 
+def test_what_python_lists_of_the_package_and_what_importing_it_costs() -> None:
+    code = f"""
+import sys
+sys.path[:] = {sys.path!r}
+before = set(sys.modules)
+import cudnn_bindgen
+assert set(sys.modules) - before == {{"cudnn_bindgen"}}, set(sys.modules) - before
+names = ["__version__", "accelerate", "load", "record"]
+assert dir(cudnn_bindgen) == names == sorted(cudnn_bindgen.__all__)
+import cudnn_bindgen.module_data
+assert dir(cudnn_bindgen) == names
+assert callable(cudnn_bindgen.load)
+assert not hasattr(cudnn_bindgen, "TYPE_CHECKING")
+"""
+    subprocess.run([sys.executable, "-S", "-c", code], check=True)
+
+
 @pytest.mark.parametrize("name", ["module.pyx.jinja", "torch.py.jinja"])
 def test_emitted_modules_import_the_runtime_alone(name: str) -> None:
     text = (ROOT / "templates" / name).read_text()

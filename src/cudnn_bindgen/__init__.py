@@ -1,13 +1,13 @@
 """cudnn-bindgen: from a serialized cuDNN graph to a specialised Cython binding."""
 
-# What type checkers take for true; importing typing would cost programs that only use a module.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from cudnn_bindgen.frontend.accelerating.accelerate import accelerate as accelerate
-    from cudnn_bindgen.loading import load as load
-    from cudnn_bindgen.frontend.recording.session import record as record
-
 __version__ = "0.1.0"
+
+__all__ = ["__version__", "accelerate", "load", "record"]
+
+
+def __dir__() -> list[str]:
+    """List what is there for users."""
+    return __all__
 
 
 def __getattr__(name: str) -> object:

@@ -92,9 +92,10 @@ sized: Sized
 maybe: Torch | None
 """
 IMPORTS = [
+    "from typing import Any",
     "from typing_extensions import assert_type",
     "from frameworks import *",
-    "import bare, grid, product, rows, scalars",
+    "import bare, cudnn_bindgen, grid, product, rows, scalars",
 ]
 INTEGERS = "a_int64=1, a_int32=2"
 FLOATS = "a_half=3, a_float=4.0, a_double=5.0, a_bfloat16=6.0"
@@ -152,6 +153,10 @@ ACCEPTED = {
     "bare.load_plan(on_missing='plan')": "None",
     "product.set_checks(False)": "None",
     "product.set_checks(enabled=True)": "None",
+    # The package itself.
+    "cudnn_bindgen.load('a.plan').workspace_size()": "int",
+    "cudnn_bindgen.accelerate(torch)": "Any",
+    "cudnn_bindgen.__version__": "str",
 }
 REJECTED = [
     "product.run('torch', torch, alpha=0.5)",
@@ -215,6 +220,11 @@ REJECTED = [
     "product.set_checks('no')",
     "product.set_checks(None)",
 ]
+# What the package has for itself.
+HIDDEN = [
+    f"cudnn_bindgen.{name}"
+    for name in ("TYPE_CHECKING", "codegen", "commands", "nonsense", "runtime")
+]
 Verdicts = dict[str, tuple[set[str], set[str]]]
 # What each checker calls an argument or a use that does not fit.
 MYPY = {"arg-type", "assignment", "call-arg", "call-overload", "misc", "type-var"}
@@ -234,7 +244,7 @@ def verdicts(builds: Any, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
         tmp_path_factory.mktemp("run"),
         modules | {"frameworks.pyi": FRAMEWORKS},
         IMPORTS,
-        [*map(typed, ACCEPTED), *REJECTED],
+        [*map(typed, ACCEPTED), *REJECTED, *HIDDEN],
         # The oldest: what is emitted must not need a newer one.
         version="3.10",
     )
@@ -248,6 +258,13 @@ def test_right_calls_have_a_type(verdicts: Verdicts) -> None:
 def test_wrong_calls_are_errors(verdicts: Verdicts) -> None:
     for call in REJECTED:
         check_rejected(call, *verdicts[call])
+
+
+def test_the_packages_own_names_are_hidden(verdicts: Verdicts) -> None:
+    for line in HIDDEN:
+        by_mypy, by_pyright = verdicts[line]
+        assert "attr-defined" in by_mypy, line
+        assert "reportAttributeAccessIssue" in by_pyright, line
 
 
 def check_rejected(call: str, by_mypy: set[str], by_pyright: set[str]) -> None:
