@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal
 
@@ -40,6 +40,12 @@ class Binding:
     def close(self) -> None: ...
     @property
     def is_open(self) -> bool: ...
+    def check_described(
+        self,
+        described: Iterable[
+            tuple[tuple[int, int, int], tuple[int, int], Sequence[int], Sequence[int]] | None
+        ],
+    ) -> None: ...
     def set_checks(self, enabled: bool) -> None: ...
     def set_launch_policy(
         self, policy: Literal["auto", "direct", "record"], records: int | None = None

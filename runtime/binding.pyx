@@ -27,7 +27,9 @@ from cudnn_bindgen.runtime.overrides cimport (
 )
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.tensor_checks cimport MOST_OPERANDS
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
+from cudnn_bindgen.runtime.tensors cimport (
+    check_tensors_of, register_tensors, run_tensors, set_tensor_checks,
+)
 
 from cudnn_bindgen.module_data import Member, unpack
 from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
@@ -274,6 +276,14 @@ cdef class Binding:
         total["hit_rate"] = recorded / max(1, recorded + total["direct"])
         total["reason"] = next((one["reason"] for one in every if one["reason"]), "")
         return total
+
+    def check_described(self, described):
+        """Refuse what `run` would refuse of tensors without memory, which a compiler traces.
+
+        Of each of the first operands: DLDataType, DLDevice, dims, strides; None: not looked at.
+        """
+        self._only()
+        check_tensors_of(self.graphs[0], described)
 
     def set_checks(self, enabled):
         """Turn the checks of `run` on or off, for all calls."""
