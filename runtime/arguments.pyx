@@ -1,7 +1,10 @@
 # cython: language_level=3, freethreading_compatible=True
 """The rarer ways in which an argument comes, and what is said when it is wrong or missing."""
 import operator
+import os
 import struct
+from collections.abc import Mapping
+from itertools import islice
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
@@ -146,10 +149,11 @@ cdef object _host_value(object value, str argument):
         raise OperandTypeError(argument, expected, f"{describe(value)}: {error}") from error
 
 
-cdef int explain_calls(object functions, str table) except -1:
-    """Let functions of a module say what a call lacks, and which operands they take.
+cdef int explain_calls(object functions, object owner, str table) except -1:
+    """Let functions of a module say what a call lacks: Cython only counts what it refuses.
 
-    Cython only counts the arguments that it refuses. `table`: what follows each docstring, or None.
+    They get the docstrings that attributes of `owner` have by their names, and the `table` of
+    operands below it; None: theirs stay.
     """
     cdef PyCFunctionObject* compiled
     for function in functions:
@@ -159,8 +163,9 @@ cdef int explain_calls(object functions, str table) except -1:
                 or compiled.m_ml.ml_flags != METH_FASTCALL | METH_KEYWORDS):
             continue
         compiled.vectorcall = <vectorcallfunc>_call
-        if table is not None:
-            function.__doc__ = f"{function.__doc__}\n{table}"
+        if owner is not None:
+            text = (<str>getattr(owner, function.__name__).__doc__).replace("\n        ", "\n")
+            function.__doc__ = f"{text}\n{table}"
     return 0
 
 
@@ -194,3 +199,47 @@ cdef int _explain(object function, Py_ssize_t count, PyObject* names) except -1:
         error = <PyObject*>clearer
     PyErr_Restore(kind, error, traceback)
     return 0
+
+
+cdef tuple arguments_by_uid(object arguments, tuple operands):
+    """The arguments of `execute` in order, from a mapping keyed by uid."""
+    if not isinstance(arguments, Mapping):
+        raise OperandTypeError(
+            "arguments", "a mapping from uids to addresses and values", describe(arguments))
+    values = []
+    for operand in operands:
+        value = arguments.get(operand.uid, operand.default)
+        if value is None:
+            given = [describe(uid) for uid in islice(arguments, len(operands) + 1)]
+            got = f"uids {', '.join(given)}" if given else "none"
+            raise OperandError(operand.argument, f"an entry for uid {operand.uid}", got)
+        values.append(value)
+    uids = [operand.uid for operand in operands]
+    unknown = [uid for uid in arguments if uid not in uids]
+    if unknown:
+        raise OperandError(
+            "arguments", f"uids among {', '.join(map(str, uids))}", f"uid {describe(unknown[0])}")
+    return tuple(values)
+
+
+cdef bint makes_missing(object on_missing) except -1:
+    """Whether a plan is made where there is none: what `load_plan` was told."""
+    if not isinstance(on_missing, str) or on_missing not in ("refuse", "plan"):
+        raise OperandError("on_missing", '"refuse" or "plan"', describe(on_missing))
+    return on_missing == "plan"
+
+
+cdef object plan_source(object plan):
+    """What `load_plan` was given: a file's content, or its path as text."""
+    if isinstance(plan, (bytes, bytearray, memoryview)):
+        return bytes(plan)
+    expected = "bytes of a plan file, or its path"
+    try:
+        path = os.fsencode(plan)
+    except TypeError as error:
+        raise OperandTypeError("plan", expected, describe(plan)) from error
+    except UnicodeEncodeError as error:
+        raise OperandError("plan", expected, describe(plan)) from error
+    if b"\0" in path:
+        raise OperandError("plan", expected, describe(plan))
+    return os.fsdecode(path)

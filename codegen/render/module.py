@@ -65,7 +65,7 @@ def render_family(family: Family, module: str) -> dict[str, str]:
     origin = f"Of {len(family.members)} graphs: {names[0]} .. {names[1]}"
     sizes = _sizes_in_words(family)
     table = [docstring_row(row) for row in operand_table(common, sizes)]
-    return _render(Module(common, family, data_of_family(family), origin, table), module)
+    return _render(Module(common, family, data_of_family(family), origin, table, sizes), module)
 
 
 def _render(view: Module, module: str) -> dict[str, str]:

@@ -65,7 +65,7 @@ def execute(
     dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, dx_ptr, dw_ptr, db_ptr, eps, workspace_ptr=0,
     stream=0,
 ):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(dy_ptr, "dy_ptr"), address(x_ptr, "x_ptr"), address(w_ptr, "w_ptr"),
@@ -79,11 +79,7 @@ def run(
     dy, x, w, mean, rstd, dx=None, dw=None, db=None, *, eps, workspace=None, stream=None,
     check=True,
 ):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef float _eps = float32(eps, "eps")
     cdef PyObject** given = [
         <PyObject*>dy, <PyObject*>x, <PyObject*>w, <PyObject*>mean, <PyObject*>rstd, <PyObject*>dx,
@@ -94,7 +90,7 @@ def run(
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
 
 
-explain_calls((execute, run), __doc__)
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.
