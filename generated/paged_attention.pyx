@@ -21,7 +21,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -68,7 +68,7 @@ def execute(
     q_ptr, container_k_ptr, container_v_ptr, seq_q_ptr, seq_kv_ptr, page_table_k_ptr,
     page_table_v_ptr, ragged_ptr, o_ptr, workspace_ptr=0, stream=0,
 ):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(q_ptr, "q_ptr"), address(container_k_ptr, "container_k_ptr"),
@@ -83,11 +83,7 @@ def run(
     q, container_k, container_v, seq_q, seq_kv, page_table_k, page_table_v, ragged, o=None, *,
     workspace=None, stream=None, check=True,
 ):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef PyObject** given = [
         <PyObject*>q, <PyObject*>container_k, <PyObject*>container_v, <PyObject*>seq_q,
         <PyObject*>seq_kv, <PyObject*>page_table_k, <PyObject*>page_table_v, <PyObject*>ragged,
@@ -95,6 +91,9 @@ def run(
     ]
     cdef void* slots[9]
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

@@ -14,7 +14,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag, float32
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag, float32
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -50,7 +50,7 @@ cdef int enqueue(
 
 
 def execute(in_0_ptr, out_0_ptr, alpha, workspace_ptr=0, stream=0):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(in_0_ptr, "in_0_ptr"), address(out_0_ptr, "out_0_ptr"), float32(alpha, "alpha"),
@@ -59,16 +59,15 @@ def execute(in_0_ptr, out_0_ptr, alpha, workspace_ptr=0, stream=0):
 
 
 def run(in_0, out_0=None, *, alpha, workspace=None, stream=None, check=True):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef float _alpha = float32(alpha, "alpha")
     cdef PyObject** given = [<PyObject*>in_0, <PyObject*>out_0]
     cdef void* slots[3]
     slots[2] = &_alpha  # uid 2
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

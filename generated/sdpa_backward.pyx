@@ -19,7 +19,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -64,7 +64,7 @@ def execute(
     q_ptr, k_ptr, v_ptr, o_ptr, do_ptr, stats_ptr, dq_ptr, dk_ptr, dv_ptr, workspace_ptr=0,
     stream=0,
 ):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(q_ptr, "q_ptr"), address(k_ptr, "k_ptr"), address(v_ptr, "v_ptr"),
@@ -77,17 +77,16 @@ def execute(
 def run(
     q, k, v, o, do, stats, dq=None, dk=None, dv=None, *, workspace=None, stream=None, check=True,
 ):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef PyObject** given = [
         <PyObject*>q, <PyObject*>k, <PyObject*>v, <PyObject*>o, <PyObject*>do, <PyObject*>stats,
         <PyObject*>dq, <PyObject*>dk, <PyObject*>dv,
     ]
     cdef void* slots[9]
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

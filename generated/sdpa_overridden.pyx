@@ -21,7 +21,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag
 from cudnn_bindgen.runtime.graph cimport execute_overridden, graph_of
 from cudnn_bindgen.runtime.overrides cimport override_slot, override_symbols, values_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
@@ -53,18 +53,23 @@ class Overrides(_Overrides):
     _binding = _binding
 
     def set_q(self, b, h, s, d, *, stride_b=None, stride_h=None, stride_s=None, stride_d=None):
+        """Override q, declared with dims 2,8,256,128 and strides 262144,32768,128,1."""
         override_slot(self, 0, (b, h, s, d), (stride_b, stride_h, stride_s, stride_d))
 
     def set_k(self, b, h, s, d, *, stride_b=None, stride_h=None, stride_s=None, stride_d=None):
+        """Override k, declared with dims 2,8,256,128 and strides 262144,32768,128,1."""
         override_slot(self, 1, (b, h, s, d), (stride_b, stride_h, stride_s, stride_d))
 
     def set_v(self, b, h, s, d, *, stride_b=None, stride_h=None, stride_s=None, stride_d=None):
+        """Override v, declared with dims 2,8,256,128 and strides 262144,32768,128,1."""
         override_slot(self, 2, (b, h, s, d), (stride_b, stride_h, stride_s, stride_d))
 
     def set_o(self, b, h, s, d, *, stride_b=None, stride_h=None, stride_s=None, stride_d=None):
+        """Override o, declared with dims 2,8,256,128 and strides 262144,32768,128,1."""
         override_slot(self, 3, (b, h, s, d), (stride_b, stride_h, stride_s, stride_d))
 
     def set_stats(self, b, h, s, d, *, stride_b=None, stride_h=None, stride_s=None, stride_d=None):
+        """Override stats, declared with dims 2,8,256,1 and strides 2048,256,1,1."""
         override_slot(self, 4, (b, h, s, d), (stride_b, stride_h, stride_s, stride_d))
 
     def set(self, *, B=None, S_q=None, S_kv=None):
@@ -96,7 +101,7 @@ cdef int enqueue(
 
 
 def execute(q_ptr, k_ptr, v_ptr, o_ptr, stats_ptr, workspace_ptr=0, stream=0, overrides=None):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(q_ptr, "q_ptr"), address(k_ptr, "k_ptr"), address(v_ptr, "v_ptr"),
@@ -106,17 +111,17 @@ def execute(q_ptr, k_ptr, v_ptr, o_ptr, stats_ptr, workspace_ptr=0, stream=0, ov
 
 
 def run(q, k, v, o=None, stats=None, *, workspace=None, stream=None, check=True, overrides=None):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef PyObject** given = [
         <PyObject*>q, <PyObject*>k, <PyObject*>v, <PyObject*>o, <PyObject*>stats,
     ]
     cdef void* slots[5]
     return run_tensors(
         _graph, given, slots, workspace, stream, flag(check, "check"), override_values(overrides))
+
+
+explain_calls((execute, run), Binding, __doc__)
+explain_calls(vars(Overrides).values(), None, None)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

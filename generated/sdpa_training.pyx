@@ -17,7 +17,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -55,7 +55,7 @@ cdef int enqueue(
 
 
 def execute(q_ptr, k_ptr, v_ptr, o_ptr, stats_ptr, workspace_ptr=0, stream=0):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(q_ptr, "q_ptr"), address(k_ptr, "k_ptr"), address(v_ptr, "v_ptr"),
@@ -65,16 +65,15 @@ def execute(q_ptr, k_ptr, v_ptr, o_ptr, stats_ptr, workspace_ptr=0, stream=0):
 
 
 def run(q, k, v, o=None, stats=None, *, workspace=None, stream=None, check=True):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef PyObject** given = [
         <PyObject*>q, <PyObject*>k, <PyObject*>v, <PyObject*>o, <PyObject*>stats,
     ]
     cdef void* slots[5]
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

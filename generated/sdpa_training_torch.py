@@ -46,11 +46,37 @@ _OPERATOR, _OPERATOR_OUT = register_operators(
 
 
 def sdpa_training(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the outputs as new tensors."""
+    """Return the outputs as new tensors.
+
+    Args:
+        q: bfloat16, dim 2,8,256,64, stride 131072,16384,64,1.
+        k: bfloat16, dim 2,2,512,64, stride 65536,32768,64,1.
+        v: bfloat16, dim 2,2,512,64, stride 65536,32768,64,1.
+
+    Returns:
+        o: bfloat16, dim 2,8,256,64, stride 131072,16384,64,1.
+        stats: float32, dim 2,8,256,1, stride 2048,256,1,1.
+
+    Raises:
+        OperandError: a tensor has a wrong device, data type, layout or alignment, or shares
+            memory with an output; and all that `execute` raises.
+    """
     _outputs: tuple[Tensor, Tensor] = _OPERATOR(q, k, v)
     return _outputs
 
 
 def sdpa_training_out(q: Tensor, k: Tensor, v: Tensor, o: Tensor, stats: Tensor) -> None:
-    """Write the outputs into tensors that are given."""
+    """Write the outputs into tensors that are given.
+
+    Args:
+        q: bfloat16, dim 2,8,256,64, stride 131072,16384,64,1.
+        k: bfloat16, dim 2,2,512,64, stride 65536,32768,64,1.
+        v: bfloat16, dim 2,2,512,64, stride 65536,32768,64,1.
+        o: bfloat16, dim 2,8,256,64, stride 131072,16384,64,1.
+        stats: float32, dim 2,8,256,1, stride 2048,256,1,1.
+
+    Raises:
+        OperandError: a tensor has a wrong device, data type, layout or alignment, or shares
+            memory with an output; and all that `execute` raises.
+    """
     _OPERATOR_OUT(q, k, v, o, stats)

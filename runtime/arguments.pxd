@@ -20,6 +20,10 @@ cdef bint convert_flag(object value, str argument) except -1
 cdef float narrow_float(double value, str argument) except? -1
 cdef uint16_t float16(object value, str argument) except? 0xFFFF
 cdef uint16_t bfloat16(object value, str argument) except? 0xFFFF
+cdef tuple arguments_by_uid(object arguments, tuple operands)
+cdef bint makes_missing(object on_missing) except -1
+cdef object plan_source(object plan)
+cdef int explain_calls(object functions, object owner, str table) except -1
 
 
 cdef inline void* address(object value, str argument) except? NULL:

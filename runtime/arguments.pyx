@@ -1,8 +1,13 @@
 # cython: language_level=3, freethreading_compatible=True
-"""The rarer ways in which an argument comes, and what is said when it is wrong."""
+"""The rarer ways in which an argument comes, and what is said when it is wrong or missing."""
 import operator
+import os
 import struct
+from collections.abc import Mapping
+from itertools import islice
 
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.math cimport isfinite, isinf, isnan
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uintptr_t
 from libc.string cimport memcpy
@@ -11,12 +16,33 @@ from cudnn_bindgen.runtime.dlpack cimport DL_CPU, DL_CUDA_HOST
 
 from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
 
+cdef extern from "Python.h":
+    ctypedef void* vectorcallfunc
+    ctypedef struct PyMethodDef:
+        void* ml_meth
+        int ml_flags
+    ctypedef struct PyCFunctionObject:
+        PyMethodDef* m_ml
+        vectorcallfunc vectorcall
+    ctypedef struct _Type "PyTypeObject":
+        Py_ssize_t tp_vectorcall_offset
+    enum: METH_FASTCALL, METH_KEYWORDS
+    _Type* Py_TYPE(object)
+    Py_ssize_t PyVectorcall_NARGS(size_t)
+    PyObject* PyErr_Occurred()
+    PyObject* PyExc_TypeError
+    void PyErr_Fetch(PyObject**, PyObject**, PyObject**)
+    void PyErr_Restore(PyObject*, PyObject*, PyObject*)
+
+ctypedef PyObject* (*_Method)(PyObject*, PyObject**, Py_ssize_t, PyObject*) noexcept
+
 
 cdef void* convert_address(object value, str argument) except? NULL:
     """An address that is no plain int: NumPy integers and the like, never a tensor or a flag."""
+    expected = "a cudaStream_t as int" if argument == "stream" else "a device address as int"
     if isinstance(value, bool):
-        raise OperandTypeError(argument, "a device address as int", describe(value))
-    number = _integer(value, argument, "a device address as int")
+        raise OperandTypeError(argument, expected, describe(value))
+    number = _integer(value, argument, expected)
     if not 0 <= number < 1 << 64:
         raise OperandError(argument, "an address from 0 to 2**64 - 1", describe(number))
     return <void*><uintptr_t><unsigned long long>number
@@ -121,3 +147,103 @@ cdef object _host_value(object value, str argument):
         return value.item()
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
         raise OperandTypeError(argument, expected, f"{describe(value)}: {error}") from error
+
+
+cdef int explain_calls(object functions, object owner, str table) except -1:
+    """Let functions of a module say what a call lacks: Cython only counts what it refuses.
+
+    They get the docstrings that attributes of `owner` have by their names, and the `table` of
+    operands below it; None: theirs stay.
+    """
+    cdef PyCFunctionObject* compiled
+    for function in functions:
+        compiled = <PyCFunctionObject*><PyObject*>function
+        # PEP 590: a type says by tp_vectorcall_offset where its objects keep their entry. That
+        # this is a PyCFunctionObject's, and what its method takes, is checked. Where another
+        # Cython or Python differs, Cython's own message stays.
+        if (<char*>&compiled.vectorcall - <char*>compiled != Py_TYPE(function).tp_vectorcall_offset
+                or compiled.m_ml.ml_flags != METH_FASTCALL | METH_KEYWORDS):
+            continue
+        compiled.vectorcall = <vectorcallfunc>_call
+        if owner is not None:
+            text = (<str>getattr(owner, function.__name__).__doc__).replace("\n        ", "\n")
+            function.__doc__ = f"{text}\n{table}"
+    return 0
+
+
+cdef PyObject* _call(
+    PyObject* function, PyObject** given, size_t flags, PyObject* names
+) except NULL:
+    """What Cython's own entry of a function does; looks at the arguments again if it fails."""
+    cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
+    cdef PyObject* result = (<_Method>(<PyCFunctionObject*>function).m_ml.ml_meth)(
+        function, given, count, names)
+    if result == NULL and PyErr_Occurred() == PyExc_TypeError:
+        _explain(<object>function, count, names)
+    return result
+
+
+cdef int _explain(object function, Py_ssize_t count, PyObject* names) except -1:
+    """Replace the TypeError that is set, if the arguments are not those of the function."""
+    cdef PyObject* kind
+    cdef PyObject* error
+    cdef PyObject* traceback
+    PyErr_Fetch(&kind, &error, &traceback)
+    try:
+        from cudnn_bindgen.runtime.call_errors import compiled_call_error
+        clearer = compiled_call_error(function, count, () if names == NULL else <tuple>names)
+    except BaseException:
+        Py_XDECREF(kind)
+        Py_XDECREF(error)
+        Py_XDECREF(traceback)
+        raise
+    if clearer is not None:
+        Py_INCREF(clearer)
+        Py_XDECREF(error)
+        error = <PyObject*>clearer
+    PyErr_Restore(kind, error, traceback)
+    return 0
+
+
+cdef tuple arguments_by_uid(object arguments, tuple operands):
+    """The arguments of `execute` in order, from a mapping keyed by uid."""
+    if not isinstance(arguments, Mapping):
+        raise OperandTypeError(
+            "arguments", "a mapping from uids to addresses and values", describe(arguments))
+    values = []
+    for operand in operands:
+        value = arguments.get(operand.uid, operand.default)
+        if value is None:
+            given = [describe(uid) for uid in islice(arguments, len(operands) + 1)]
+            got = f"uids {', '.join(given)}" if given else "none"
+            raise OperandError(operand.argument, f"an entry for uid {operand.uid}", got)
+        values.append(value)
+    uids = [operand.uid for operand in operands]
+    unknown = [uid for uid in arguments if uid not in uids]
+    if unknown:
+        raise OperandError(
+            "arguments", f"uids among {', '.join(map(str, uids))}", f"uid {describe(unknown[0])}")
+    return tuple(values)
+
+
+cdef bint makes_missing(object on_missing) except -1:
+    """Whether a plan is made where there is none: what `load_plan` was told."""
+    if not isinstance(on_missing, str) or on_missing not in ("refuse", "plan"):
+        raise OperandError("on_missing", '"refuse" or "plan"', describe(on_missing))
+    return on_missing == "plan"
+
+
+cdef object plan_source(object plan):
+    """What `load_plan` was given: a file's content, or its path as text."""
+    if isinstance(plan, (bytes, bytearray, memoryview)):
+        return bytes(plan)
+    expected = "bytes of a plan file, or its path"
+    try:
+        path = os.fsencode(plan)
+    except TypeError as error:
+        raise OperandTypeError("plan", expected, describe(plan)) from error
+    except UnicodeEncodeError as error:
+        raise OperandError("plan", expected, describe(plan)) from error
+    if b"\0" in path:
+        raise OperandError("plan", expected, describe(plan))
+    return os.fsdecode(path)

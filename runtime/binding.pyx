@@ -5,16 +5,14 @@ A generated module makes a Binding of its data and adds what only a compiler can
 an entry for Cython, a stub. `cudnn_bindgen.load` makes one of a plan file: it has a module's face
 and reads the arguments of each call by the graph's names.
 """
-import os
-from collections.abc import Mapping
-from itertools import islice
 from sys import intern
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint64_t
 
 from cudnn_bindgen.runtime.arguments cimport (
-    address, bfloat16, flag, float16, float32, float64, int32, int64,
+    address, arguments_by_uid, bfloat16, flag, float16, float32, float64, int32, int64,
+    makes_missing, plan_source,
 )
 from cudnn_bindgen.runtime.family cimport member_of_key, register_family
 from cudnn_bindgen.runtime.graph cimport (
@@ -27,10 +25,12 @@ from cudnn_bindgen.runtime.overrides cimport (
 )
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.tensor_checks cimport MOST_OPERANDS
-from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
+from cudnn_bindgen.runtime.tensors cimport (
+    check_tensors_of, register_tensors, run_tensors, set_tensor_checks,
+)
 
 from cudnn_bindgen.module_data import Member, unpack
-from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, PlanMismatchError, describe
+from cudnn_bindgen.runtime.errors import OperandTypeError, PlanMismatchError, describe
 from cudnn_bindgen.runtime.overrides import Overrides
 
 cdef extern from "Python.h":
@@ -57,27 +57,13 @@ cdef object _REQUIRED = object()
 
 # Called as C functions are: no tuple and no dict is made of the arguments.
 cdef PyMethodDef _EXECUTE = PyMethodDef(
-    "execute", <PyCFunction><void*>_execute, METH_FASTCALL | METH_KEYWORDS,
-    "Enqueue the graph on `stream`, as `execute` of a module does.")
+    "execute", <PyCFunction><void*>_execute, METH_FASTCALL | METH_KEYWORDS, NULL)
 cdef PyMethodDef _RUN = PyMethodDef(
-    "run", <PyCFunction><void*>_run, METH_FASTCALL | METH_KEYWORDS,
-    "Enqueue the graph on tensors, as `run` of a module does.")
+    "run", <PyCFunction><void*>_run, METH_FASTCALL | METH_KEYWORDS, NULL)
 
 
 cdef class Binding:
-    """A graph, or a family of them, with its plans.
-
-    Attributes
-    ----------
-    FINGERPRINT
-        The identity of the graph, or of the family.
-    OPERANDS, GRAPH
-        Of one graph: the arguments of `execute` (module_data.Operand), and where it came from.
-    execute, run
-        Of one graph: what they are in a module.
-    KEY, MEMBERS
-        Of a family: the names of its key's numbers, and key → module_data.Member.
-    """
+    """A graph, or a family of them, with its plans: all that a module has, by the same names."""
 
     def __init__(self, str name, int abi, data):
         """`data`: a module_data.ModuleData, or what `pack` made of it; `abi`: check_abi's."""
@@ -117,40 +103,82 @@ cdef class Binding:
         given = [_REQUIRED if one.default is None else one.default for one in graph.operands]
         none = (None,) * len(takes)
         self.executes = Signature(
-            (*self.arguments, "workspace_ptr", "stream", *takes), (*given, 0, 0, *none))
+            (*self.arguments, "workspace_ptr", "stream", *takes), (*given, 0, 0, *none),
+            graph=graph)
         self.runs = Signature(
             (*[name for name, _, _ in graph.layouts], *self.arguments[len(operands):],
              "workspace", "stream", "check", *takes),
             (*[None if one.role == "output" else _REQUIRED for one in operands],
              *given[len(operands):], None, None, True, *none),
-            len(operands))
+            len(operands), graph)
         self._execute = PyCFunction_New(&_EXECUTE, self)
         self._run = PyCFunction_New(&_RUN, self)
 
     @property
     def execute(self):
+        """Enqueue the graph on device addresses and return at once.
+
+        Dims and strides count elements.
+
+        Args:
+            arguments: the device address of each operand, the value of each scalar, as OPERANDS.
+            workspace_ptr: `workspace_size()` bytes, aligned to 128; 0: the runtime's own.
+            stream: a cudaStream_t; 0: the legacy default stream.
+            overrides: dims and strides of this call; None: the declared ones.
+
+        Raises:
+            OperandError: an argument is null, misaligned, of a wrong type or out of range.
+            PlanNotLoadedError, PlanMismatchError: no plan is for this GPU and cuDNN.
+            StreamError: the plan launches a kernel outside of this stream.
+            WorkspaceError: the stream is captured, and the runtime has no workspace for it yet.
+            CudnnError, DriverError: a call of cuDNN or of the driver failed.
+        """
         self._only()
         return self._execute
 
     @property
     def run(self):
+        """Enqueue the graph on tensors, each of them checked, and return the outputs.
+
+        Dims and strides count elements.
+
+        Args:
+            operands: a tensor of each, or its device address, trusted; outputs may be left out.
+            scalars: a number or a host tensor of one element, by name.
+            workspace: a tensor of `workspace_size()` bytes, or its address; None: the runtime's.
+            stream: a cudaStream_t or a framework's stream; None: the framework's current one.
+            check: False: look at null addresses and alignment alone.
+            overrides: dims and strides of this call; None: the declared ones.
+
+        Returns:
+            The output, or a tuple of several. The framework of the first tensor makes what is
+            left out.
+
+        Raises:
+            OperandError: a tensor has a wrong device, data type, layout or alignment, or shares
+                memory with an output; and all that `execute` raises.
+        """
         self._only()
         return self._run
 
     @property
     def OPERANDS(self):
+        """Arguments of `execute`: uid, role, type, dims, strides (elements), alignment (bytes)."""
         return self._only().operands
 
     @property
     def GRAPH(self):
+        """Where the graph came from: file, dialect, nodes; SM, SM count, cuDNN, engine of plans."""
         return self._only().describe()
 
     @property
     def KEY(self):
+        """Names of the numbers that choose a graph of the family."""
         return self.keys.names
 
     @property
     def MEMBERS(self):
+        """By key, what FINGERPRINT, OPERANDS and GRAPH are of that graph."""
         return {
             graph.key: Member(graph.fingerprint, graph.operands, graph.describe())
             for graph in self.data
@@ -158,13 +186,13 @@ cdef class Binding:
 
     @property
     def WORKSPACE_SIZE(self):
-        """Bytes of workspace that each call needs at most; loads the plans."""
+        """Bytes of workspace that any call on the current device needs at most; loads the plans."""
         # Not in the file: cuDNN says how much a plan needs once the plan is on a device.
         return max([overridden_workspace_size(graph, NULL) for graph in self.graphs])
 
     @property
     def Overrides(self):
-        """The class of shapes and strides for a call, in place of the declared ones."""
+        """The class of dims and strides for a call, in place of the declared ones."""
         if self.overrides_class is None:
             graph = self._only()
             if graph.overrides is None:
@@ -179,8 +207,18 @@ cdef class Binding:
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def execute_uids(self, arguments, workspace_ptr=0, stream=0, overrides=None):
-        """`execute` with a dict from uid to address, or to value for a scalar."""
-        cdef tuple values = _arguments_by_uid(arguments, self._only().operands)
+        """Call `execute` with arguments by uid: slower, the same result.
+
+        Args:
+            arguments: by uid, device addresses and values of scalars; defaults may be left out.
+            workspace_ptr: `workspace_size()` bytes, aligned to 128; 0: the runtime's own.
+            stream: a cudaStream_t; 0: the legacy default stream.
+            overrides: dims and strides of this call; None: the declared ones.
+
+        Raises:
+            OperandError: a uid is missing or unknown; and all that `execute` raises.
+        """
+        cdef tuple values = arguments_by_uid(arguments, self._only().operands)
         self.enqueue_items((<PyTupleObject*>values).ob_item, workspace_ptr, stream, overrides)
 
     cdef int enqueue_items(
@@ -237,10 +275,14 @@ cdef class Binding:
         return 0
 
     def workspace_size(self, *key, **named):
-        """Bytes of workspace that a call on the current device needs; loads the plan.
+        """Return the bytes of workspace of a call on the current device; load the plan.
 
-        With `overrides`: what a call with them needs. Before cuDNN 9.23 nobody can tell what they
-        change: the plan's own size.
+        Args:
+            key: which graph of the family.
+            overrides: those of the call. Before cuDNN 9.23 they do not count: nobody can tell.
+
+        Raises:
+            PlanNotLoadedError, PlanMismatchError: no plan is for this GPU and cuDNN.
         """
         cdef tuple values
         if self.family == NULL and self.keys.names:
@@ -250,11 +292,22 @@ cdef class Binding:
         return overridden_workspace_size(self._graph_of("workspace_size", key, named), NULL)
 
     def launch_path(self, *key, **named):
-        """How the last call was launched: "direct" or "record"."""
+        """Return how the last call was launched: "direct" or "record".
+
+        Args:
+            key: which graph of the family.
+        """
         return graph_launch_path(self._graph_of("launch_path", key, named))
 
     def launch_nodes(self, *key, **named):
-        """What one call launches on the current device, and whose address each patched word is."""
+        """Return what a call launches on this device, and whose address each patched word is.
+
+        Args:
+            key: which graph of the family.
+
+        Raises:
+            BindingError: the launch cannot be recorded.
+        """
         return graph_launch_nodes(self._graph_of("launch_nodes", key, named))
 
     cdef void* _graph_of(self, str method, tuple key, dict named) except NULL:
@@ -264,7 +317,7 @@ cdef class Binding:
         return member_of_key(self.family, self.keys.read(method, key, named))
 
     def launch_stats(self):
-        """Counts of calls by launch path, and why a record was refused, if one was."""
+        """Return how many calls took each launch path, and why a record was refused, if one was."""
         every = [graph_launch_stats(graph) for graph in self.graphs]
         if len(every) == 1:
             return every[0]
@@ -274,17 +327,34 @@ cdef class Binding:
         total["reason"] = next((one["reason"] for one in every if one["reason"]), "")
         return total
 
+    def check_described(self, described):
+        """Refuse what `run` would refuse, of tensors without memory: for compilers, which trace.
+
+        Args:
+            described: of each operand DLDataType, DLDevice, dims, strides; None: not looked at.
+
+        Raises:
+            OperandError: a tensor has a wrong device, data type or layout.
+        """
+        self._only()
+        check_tensors_of(self.graphs[0], described)
+
     def set_checks(self, enabled):
-        """Turn the checks of `run` on or off, for all calls."""
+        """Turn the checks of `run` on or off, for all its calls.
+
+        Args:
+            enabled: False: all calls are made as with `check=False`.
+        """
         cdef bint is_checked = flag(enabled, "enabled")
         for graph in self.graphs:
             set_tensor_checks(graph, is_checked)
 
     def set_launch_policy(self, policy, records=None):
-        """Choose how calls are launched: "auto" (records once proven), "direct" or "record".
+        """Choose how calls are launched.
 
-        `records`, for a graph that takes overrides, is for how many different overrides a stream
-        keeps a record; 64 until set.
+        Args:
+            policy: "auto" (by a launch record, once that is proven), "direct" or "record".
+            records: for how many different overrides a stream keeps one, 1 to 4096; at first 64.
         """
         policy_number(policy, "policy")  # where either is wrong, neither is set
         if records is not None:
@@ -296,20 +366,25 @@ cdef class Binding:
             set_graph_policy(graph, policy)
 
     def load_plan(self, plan=None, on_missing="refuse"):
-        """Load the plans that came along, or those of a file (bytes or path); opens what is closed.
+        """Load plans in place of those that are loaded, or closed; wait for running calls.
 
-        Of a family, a file's plans are for the one graph that they are of. A device that no plan
-        is for raises PlanMissingError, or with `on_missing="plan"` gets one that NVIDIA's frontend
-        makes there and that is kept on disk.
+        Args:
+            plan: a plan file or bundle, as bytes or path; None: the plans that came along.
+            on_missing: a device that no plan is for: "refuse" raises PlanMissingError at a call,
+                "plan" lets NVIDIA's frontend make one there, which is kept on disk.
+
+        Raises:
+            PlanMismatchError: the file's plan is of another graph.
+            GraphFormatError, OSError: the file cannot be read.
         """
-        is_made = _makes_missing(on_missing)
+        is_made = makes_missing(on_missing)
         if plan is not None:
             try:
                 from cudnn_bindgen.codegen.bind.plan_file import read_plans
             except ImportError as error:
                 from cudnn_bindgen.extras import missing
                 raise missing(error, "load_plan() of a file") from None
-            plan = _plan_source(plan)
+            plan = plan_source(plan)
             plans = tuple(read_plans(plan, is_made))
             index = self._index_of(plans)
             return self._replace(index, plans, plan if is_made else None)
@@ -348,7 +423,7 @@ cdef class Binding:
         return replace_plans(self.graphs[index], plans, make_missing)
 
     def close(self):
-        """Wait for running calls to finish, then release the plans on every device."""
+        """Wait for running calls to finish, then unload the plans on every device."""
         failure = None
         for graph in self.graphs:
             try:
@@ -371,6 +446,11 @@ cdef class Binding:
 
     def __repr__(self):
         return f"<cudnn_bindgen binding {self.__name__}, graph {self.FINGERPRINT}>"
+
+
+cdef bytes _execute_doc = Binding.execute.__doc__.encode()
+cdef bytes _run_doc = Binding.run.__doc__.encode()
+_EXECUTE.ml_doc, _RUN.ml_doc = _execute_doc, _run_doc
 
 
 cdef void* _register(str owner, object graph) except NULL:
@@ -404,13 +484,15 @@ cdef object _run(Binding self, PyObject** given, Py_ssize_t count, PyObject* nam
 cdef class Signature:
     """Names and defaults of a method's arguments: reads a call as Python would."""
 
-    def __init__(self, names, defaults=(), positional=None):
-        """`defaults` are those of the last names; `positional`: how many need no name."""
+    def __init__(self, names, defaults=(), positional=None, graph=None):
+        """`defaults`: of the last names; `positional`: how many need no name; `graph`: for errors.
+        """
         # Interned, as the names in a call are: they are mostly the same objects.
         self.names = tuple([intern(name) for name in names])
         self.defaults = (_REQUIRED,) * (len(names) - len(defaults)) + tuple(defaults)
         self.count = len(names)
         self.positional = len(names) if positional is None else positional
+        self.graph = graph
 
     cdef int fill(
         self, str method, PyObject** given, Py_ssize_t count, PyObject* names, PyObject** values
@@ -421,9 +503,7 @@ cdef class Signature:
         """
         cdef Py_ssize_t index, number
         if count > self.positional:
-            raise TypeError(
-                f"{method}() takes {self.positional} positional arguments but {count} were "
-                "given")
+            self.refuse(method, count, names)
         for index in range(count):
             values[index] = given[index]
         for index in range(count, self.count):
@@ -431,20 +511,14 @@ cdef class Signature:
         if names != NULL:
             for index in range(len(<tuple>names)):
                 number = self.find((<PyTupleObject*>names).ob_item[index])
-                if number < 0:
-                    raise TypeError(
-                        f"{method}() got an unexpected keyword argument "
-                        f"{(<tuple>names)[index]!r}")
-                if values[number] != NULL:
-                    raise TypeError(
-                        f"{method}() got multiple values for argument "
-                        f"{(<tuple>names)[index]!r}")
+                if number < 0 or values[number] != NULL:
+                    self.refuse(method, count, names)
                 values[number] = given[count + index]
         for index in range(count, self.count):
             if values[index] == NULL:
                 values[index] = (<PyTupleObject*>self.defaults).ob_item[index]
                 if values[index] == <PyObject*>_REQUIRED:
-                    self.refuse_missing(method, values)
+                    self.refuse(method, count, names)
         return 0
 
     cdef Py_ssize_t find(self, PyObject* name) except -2:
@@ -458,15 +532,11 @@ cdef class Signature:
                 return index
         return -1
 
-    cdef int refuse_missing(self, str method, PyObject** values) except -1:
-        missing = [
-            repr(self.names[index]) for index in range(self.count)
-            if values[index] == <PyObject*>_REQUIRED or (
-                values[index] == NULL and self.defaults[index] is _REQUIRED)
-        ]
-        raise TypeError(
-            f"{method}() missing {len(missing)} required argument"
-            f"{'s' if len(missing) > 1 else ''}: {', '.join(missing)}")
+    cdef int refuse(self, str method, Py_ssize_t count, PyObject* names) except -1:
+        from cudnn_bindgen.runtime.call_errors import call_error
+        raise call_error(
+            method, self.names, [one is not _REQUIRED for one in self.defaults], self.positional,
+            count, () if names == NULL else <tuple>names, self.graph)
 
     cdef tuple read(self, str method, tuple given, dict named):
         """The arguments of a call of `method` in order."""
@@ -509,47 +579,3 @@ def _symbol_setter(tuple names):
         override_symbols(self, signature.read("set", given, named))
 
     return set_symbols
-
-
-cdef tuple _arguments_by_uid(object arguments, tuple operands):
-    """The arguments of `execute` in order, from a mapping keyed by uid."""
-    if not isinstance(arguments, Mapping):
-        raise OperandTypeError(
-            "arguments", "a mapping from uids to addresses and values", describe(arguments))
-    values = []
-    for operand in operands:
-        value = arguments.get(operand.uid, operand.default)
-        if value is None:
-            given = [describe(uid) for uid in islice(arguments, len(operands) + 1)]
-            raise OperandError(
-                operand.argument, f"an entry for uid {operand.uid}", f"uids {', '.join(given)}")
-        values.append(value)
-    uids = [operand.uid for operand in operands]
-    unknown = [uid for uid in arguments if uid not in uids]
-    if unknown:
-        raise OperandError(
-            "arguments", f"uids among {', '.join(map(str, uids))}", f"uid {describe(unknown[0])}")
-    return tuple(values)
-
-
-cdef bint _makes_missing(object on_missing) except -1:
-    """Whether a plan is made where there is none: what `load_plan` was told."""
-    if not isinstance(on_missing, str) or on_missing not in ("refuse", "plan"):
-        raise OperandError("on_missing", '"refuse" or "plan"', describe(on_missing))
-    return on_missing == "plan"
-
-
-cdef object _plan_source(object plan):
-    """What `load_plan` was given: a file's content, or its path as text."""
-    if isinstance(plan, (bytes, bytearray, memoryview)):
-        return bytes(plan)
-    expected = "bytes of a plan file, or its path"
-    try:
-        path = os.fsencode(plan)
-    except TypeError as error:
-        raise OperandTypeError("plan", expected, describe(plan)) from error
-    except UnicodeEncodeError as error:
-        raise OperandError("plan", expected, describe(plan)) from error
-    if b"\0" in path:
-        raise OperandError("plan", expected, describe(plan))
-    return os.fsdecode(path)

@@ -106,14 +106,13 @@ cdef int _capacity(object records, str where) except -1:
 
 
 cdef class Overrides:
-    """Shapes and strides for a call, in place of the declared ones. For one thread at a time.
+    """Dims and strides for a call, in place of the declared ones. For one thread at a time.
 
     Axes stand in the graph's order, sizes are in elements. A stride left out follows from the dims
     inside of it where it is declared so, and is the declared one otherwise. After an error all is
     as before.
-
-    A module has a class of its own with a setter for each operand; its `_binding` says the graph.
     """
+    # A module has a class of its own with a setter for each operand; its `_binding` says the graph.
     cdef OverrideValues* values
 
     def __cinit__(self):
@@ -129,7 +128,16 @@ cdef class Overrides:
         del self.values
 
     def override(self, operand, dim, stride=None):
-        """Override an operand, by name or uid; `stride` is None or a sequence, None for an axis."""
+        """Override an operand.
+
+        Args:
+            operand: its name or uid.
+            dim: the size of each axis, in elements.
+            stride: of each axis, in elements, or None; None for all.
+
+        Raises:
+            OperandError: a size is negative, too large or no int, or some are missing.
+        """
         cdef Graph* graph = _graph_of(self.values)
         shapes, operands = <tuple>graph.override_shapes, <tuple>graph.operand_data
         if isinstance(operand, (str, int)) and not isinstance(operand, bool):
@@ -250,11 +258,11 @@ cdef int _fill(
 
 cdef int64_t _number(object item, object where) except? -1:
     if isinstance(item, bool):
-        raise OperandTypeError(where, "an int", "a bool")
+        raise OperandTypeError(where, "an int", describe(item))
     try:
         number = operator.index(item)
     except TypeError as error:
-        raise OperandTypeError(where, "an int", f"{type(item).__name__}") from error
+        raise OperandTypeError(where, "an int", describe(item)) from error
     if not -2**63 <= number < 2**63:
         raise OperandError(where, "a number of 64 bits", describe(number))
     return number

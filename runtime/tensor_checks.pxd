@@ -116,6 +116,7 @@ cdef extern from "tensor_checks.hpp" namespace "cudnn_bindgen" nogil:
         Region region_of(int slot)
 
     int find_user_of(const Region& memory, const TensorCall& call)
+    Finding check_described(const TensorCall& call)
     Finding take_addresses(const TensorCall& call, void** addresses)
     Finding check_tensors(const TensorCall& call, void** addresses, int* device)
 

@@ -23,6 +23,7 @@ class Stored(namedtuple("Stored", ("code", "bits", "lanes", "pack"), defaults=(1
 
 
 _INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
+_OPAQUE = 3
 _FP8_E4M3FN, _FP8_E5M2, _FP8_E8M0, _FP4_E2M1 = 10, 12, 14, 17
 # Frameworks without a type of their own hold such elements as bytes.
 _BYTE = Stored(_UINT, 8)
@@ -104,6 +105,20 @@ def describe_type(code: int, bits: int, lanes: int) -> str:
     name = _CODES.get(code, f"code{code}_")
     sized = name if name == "bool" or "_" in name.rstrip("_") else f"{name}{bits}"
     return sized if lanes == 1 else f"{sized}_x{lanes}"
+
+
+def parse_type(name: str) -> tuple[int, int, int]:
+    """Return the DLDataType that `describe_type` writes so; one that nobody accepts for others."""
+    start, _, lanes = name.rpartition("_x")
+    single, count = (start, int(lanes)) if start and lanes.isdecimal() else (name, 1)
+    word = single.partition("_")[0].rstrip("0123456789")
+    digits = single.partition("_")[0].removeprefix(word)
+    for code, known in _CODES.items():
+        if single == known and (code == _BOOL or digits):
+            return code, int(digits or 8), count
+        if word == known and single == f"{word}{digits}" and digits:
+            return code, int(digits), count
+    return _OPAQUE, 8, 1
 
 
 def describe_stored(data_type: str) -> str:

@@ -6,6 +6,7 @@ ctypedef void* (*ChooseGraph)(void* family, const void* call) except NULL
 
 cdef int register_tensors(void* graph, tuple layouts, tuple shared) except -1
 cdef int set_tensor_checks(void* graph, bint enabled) except -1
+cdef int check_tensors_of(void* graph, object described) except -1
 cdef object run_tensors(
     void* graph,
     PyObject** given,

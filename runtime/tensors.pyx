@@ -26,8 +26,8 @@ from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.tensor_checks cimport (
     CUDA, CUDA_MANAGED, GIVEN_ADDRESS, GIVEN_READ_ONLY, GIVEN_TENSOR, MOST_OPERANDS, NOT_YET_READ,
     UNKNOWN_DEVICE, AcceptedType, Finding, Given, LayoutKind, LayoutRule, Region, Span, Strided,
-    TensorCall, TensorRule, TensorRules, check_tensors, find_span, find_user_of, operand_name,
-    refuse_device, refuse_tensor, take_addresses,
+    TensorCall, TensorRule, TensorRules, check_described, check_tensors, find_span, find_user_of,
+    operand_name, refuse_device, refuse_tensor, take_addresses,
 )
 
 from cudnn_bindgen.runtime import tensor_errors
@@ -87,6 +87,48 @@ cdef TensorRule _rule(object operand, int kind, int free_axis) except *:
 cdef int set_tensor_checks(void* graph, bint enabled) except -1:
     """Turn the checks of `run` on or off for all its calls."""
     (<TensorRules*>(<Graph*>graph).tensors).is_checked.store(enabled)
+    return 0
+
+
+cdef int check_tensors_of(void* graph, object described) except -1:
+    """Refuse what `run` would refuse, of tensors that have no memory.
+
+    `described`, of the first operands: ((code, bits, lanes), (device type, device), dims, strides),
+    or None for one that is not looked at.
+    """
+    cdef Graph* self = <Graph*>graph
+    cdef TensorCall call
+    cdef vector[vector[int64_t]] sizes
+    cdef DLTensor* tensor
+    cdef Finding finding
+    cdef int slot
+    call.rules = <TensorRules*>self.tensors
+    call.expected = NULL
+    if not call.rules.is_checked.load():
+        return 0
+    sizes.reserve(2 * call.count())  # call points into it
+    for slot in range(call.count()):
+        call.given[slot] = GIVEN_ADDRESS
+    for slot, one in enumerate(described):
+        if one is None:
+            continue
+        (code, bits, lanes), (device_type, device), dim, stride = one
+        if slot >= call.count() or len(dim) != len(stride):
+            raise ValueError("expected a description of each operand, with a stride for each dim")
+        call.given[slot] = GIVEN_TENSOR
+        tensor = &call.tensors[slot]
+        tensor.data = NULL
+        tensor.byte_offset = 0
+        tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes = code, bits, lanes
+        tensor.device.device_type, tensor.device.device_id = device_type, device
+        tensor.ndim = len(dim)
+        sizes.push_back(dim)
+        tensor.shape = sizes.back().data()
+        sizes.push_back(stride)
+        tensor.strides = sizes.back().data()
+    finding = check_described(call)
+    if finding.what:
+        refuse_tensor(self, &call, finding)
     return 0
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from cudnn_bindgen.runtime.errors import OperandError
+from cudnn_bindgen.runtime.tensor_types import parse_type
 from cudnn_bindgen.runtime.torch_autograd import Backward, derive
 
 _library: Any = torch.library  # not all of it has types
@@ -150,15 +153,17 @@ class _Kernels:
         self.launch(operands[0].device, operands, arguments[self.n_operands :])
         _increment_version(operands[self.n_inputs :])
 
-    def fake(self, first: Tensor, *rest: Any) -> Any:
-        """Return what `kernel` does, without memory."""
-        outputs = self._allocate(first.device)
+    def fake(self, *arguments: Any) -> Any:
+        """Return what `kernel` does, without memory; refuse what it would refuse."""
+        self._check_described(arguments[: self.n_inputs])
+        outputs = self._allocate(arguments[0].device)
         return outputs if len(outputs) > 1 else outputs[0]
 
     def fake_out(self, *arguments: Any) -> None:
-        """Tell PyTorch what `kernel_out` writes."""
+        """Tell PyTorch what `kernel_out` writes; refuse what it would refuse."""
         operands = arguments[: self.n_operands]
         self._check_detached(operands)
+        self._check_described(operands)
         _increment_version(operands[self.n_inputs :])
 
     def launch(
@@ -203,6 +208,16 @@ class _Kernels:
             made[index].zero_()
         return made
 
+    def _check_described(self, operands: tuple[Tensor, ...]) -> None:
+        """Refuse fake tensors as `run` would refuse real ones: by its own rules, in its words."""
+        if _is_traced_again():
+            return
+        binding = self.module._binding
+        rules = binding.data[0].layouts[: len(operands)]
+        binding.check_described(
+            tuple(_describe(one, *rule) for one, rule in zip(operands, rules, strict=True))
+        )
+
     def _check_detached(self, operands: tuple[Tensor, ...]) -> None:
         """Refuse to write into given outputs where autograd would have to know."""
         if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
@@ -210,3 +225,59 @@ class _Kernels:
                 f"{self.name}_out: expected no tensor that requires gradients: they flow through "
                 f"{self.name} alone"
             )
+
+
+def _is_traced_again() -> bool:
+    """Whether a program that was traced as it is written is now decomposed and compiled.
+
+    What makes the operands may give other strides then; compiled code restores those from before.
+    """
+    context = torch._guards.TracingContext.try_get()
+    if context is None:
+        return False
+    return context.fw_metadata is not None or torch.fx.traceback.has_preserved_node_meta()
+
+
+# What `run` is told of a tensor: DLDataType, DLDevice, dims, strides.
+_Described: TypeAlias = tuple[
+    tuple[int, int, int], tuple[int, int], tuple[int, ...], tuple[int, ...]
+]
+# Layouts some of whose extents the caller decides.
+_FREE = ("ragged", "paged", "dense")
+_CUDA_MANAGED = 13  # DLDeviceType: memory of every device
+
+
+def _describe(tensor: Tensor, name: str, kind: str, _: int) -> _Described | None:
+    """Say what is known of a fake tensor for the operand `name`; None if its sizes are not.
+
+    A dim that PyTorch takes for dynamic becomes the number that it has, for good, where the graph
+    has one: PyTorch says so where it may not (`mark_dynamic`, `export`'s `Dim`).
+    """
+    fixed = _hint if kind in _FREE else partial(_fix, name)
+    sizes = [
+        tuple(size if isinstance(size, int) else fixed(size) for size in sizes)
+        for sizes in (tensor.shape, tensor.stride())
+    ]
+    if None in (*sizes[0], *sizes[1]):
+        return None
+    data_type = parse_type(str(tensor.dtype).partition(".")[2])
+    is_meta = tensor.device.type == "meta"  # of no device, for shapes alone
+    device_type, device = (_CUDA_MANAGED, 0) if is_meta else tensor.__dlpack_device__()
+    return data_type, (int(device_type), device), sizes[0], sizes[1]
+
+
+def _hint(size: Any) -> int | None:
+    """Return the number that a dynamic size has while it is traced, if it has one."""
+    return int(size.node.hint) if size.node.has_hint() else None
+
+
+def _fix(name: str, size: Any) -> int:
+    """Let PyTorch compile for the number that a dynamic size has."""
+    try:
+        return int(size)
+    except RuntimeError as error:
+        raise OperandError(
+            name,
+            "dims and strides that are known when it is traced",
+            f"{size}, which depends on data: torch._check(...) can say what it is",
+        ) from error

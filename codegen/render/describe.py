@@ -35,13 +35,13 @@ def describe_arguments(binding: Binding) -> Iterator[str]:
     kinds = {argument.layout.kind for argument in binding.operands}
     yield from (text for kind, text in _LAYOUTS.items() if kind in kinds)
     for argument in binding.arguments:
-        meaning = _meaning(argument)
+        meaning = describe_value(argument)
         if meaning:
             yield f"{argument.name}: {meaning}."
 
 
-def _meaning(argument: Argument) -> str:
-    """Say what the value of an argument does, if that is known."""
+def describe_value(argument: Argument) -> str:
+    """Return what the value of an argument does, if that is known."""
     if not argument.is_scalar and math.prod(argument.dim) != 1:
         return ""
     return next((text for known, text in _MEANINGS if re.fullmatch(known, argument.port)), "")

@@ -73,7 +73,8 @@ def render_family(
     sizes = _sizes_in_words(family)
     table = [docstring_row(row) for row in operand_table(common, sizes)]
     data = data_of_family(family)
-    return _render(Module(common, family, data, origin, table, write_options(options)), module)
+    said = write_options(options)
+    return _render(Module(common, family, data, origin, table, said, sizes), module)
 
 
 def _render(view: Module, module: str) -> dict[str, str]:

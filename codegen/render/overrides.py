@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from cudnn_bindgen.codegen.bind import overrides
 from cudnn_bindgen.codegen.bind.overrides import OverrideParts, Symbol
-from cudnn_bindgen.codegen.text import enclose
+from cudnn_bindgen.codegen.render.docstrings import docstring
+from cudnn_bindgen.codegen.text import enclose, join_sizes
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class Shape:
     slot: int
     name: str
     axes: tuple[str, ...]
+    dim: tuple[int, ...]
+    stride: tuple[int, ...]
 
     @property
     def method(self) -> str:
@@ -29,6 +32,15 @@ class Shape:
         """Its parameters, as lines."""
         strides = [f"stride_{axis}=None" for axis in self.axes]
         return enclose(f"    def {self.method}(", ["self", *self.axes, "*", *strides], "):")
+
+    @property
+    def docs(self) -> str:
+        """Its docstring."""
+        text = (
+            f"Override {self.name}, declared with dims {join_sizes(self.dim)} and strides "
+            f"{join_sizes(self.stride)}."
+        )
+        return docstring("\n".join(_lines(text.split(" "))), indent=8)
 
     @property
     def call(self) -> list[str]:
@@ -62,13 +74,12 @@ class Symbols:
         return enclose("        override_symbols(self, (", one_or_more(self.names), "))")
 
     @property
-    def summary(self) -> list[str]:
-        """What follows each symbol, as lines."""
-        return [
-            line
-            for symbol in self.parts.symbols
-            for line in _lines(_summary(symbol, self.parts.shapes).split(" "))
-        ]
+    def docs(self) -> str:
+        """Its docstring: what follows each symbol."""
+        lines = ["Set every dim that follows a symbol, and the strides of those operands.", ""]
+        for symbol in self.parts.symbols:
+            lines += _lines(_summary(symbol, self.parts.shapes).split(" "))
+        return docstring("\n".join(lines), indent=8)
 
 
 def one_or_more(names: Sequence[str]) -> Sequence[str]:
@@ -78,7 +89,10 @@ def one_or_more(names: Sequence[str]) -> Sequence[str]:
 
 def override_shapes(parts: OverrideParts) -> list[Shape]:
     """Return the setter of each operand."""
-    return [Shape(slot, shape.name, shape.axes) for slot, shape in enumerate(parts.shapes)]
+    return [
+        Shape(slot, shape.name, shape.axes, shape.dim, shape.stride)
+        for slot, shape in enumerate(parts.shapes)
+    ]
 
 
 def _lines(words: Iterable[str]) -> list[str]:

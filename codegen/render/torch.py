@@ -9,6 +9,7 @@ from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding
 from cudnn_bindgen.codegen.bind.torch_autograd import Arriving, BackwardCall, Read
 from cudnn_bindgen.codegen.bind.torch_operator import DTYPES, Operator, Output, Parameter
+from cudnn_bindgen.codegen.render.docstrings import docstring, words_of
 from cudnn_bindgen.codegen.render.module import fill_template
 from cudnn_bindgen.codegen.render.view import describe_nodes, docstring_row
 from cudnn_bindgen.codegen.text import (
@@ -52,14 +53,17 @@ class TorchFile:
     @property
     def table(self) -> list[str]:
         """The operands and scalars, as lines."""
+        heading = ("argument", "role", "dtype", "dim", "stride")
+        return [docstring_row(row) for row in align([heading, *self._rows])]
+
+    @property
+    def _rows(self) -> list[tuple[str, ...]]:
         operator = self.operator
-        rows = [
-            ("argument", "role", "dtype", "dim", "stride"),
+        return [
             *(_input_row(argument) for argument in operator.inputs),
             *(_row(one.name, "output", one.dtype, one) for one in operator.outputs),
             *((scalar.name, "scalar", scalar.python_type, "", "") for scalar in operator.scalars),
         ]
-        return [docstring_row(row) for row in align(rows)]
 
     @property
     def namespace(self) -> str:
@@ -100,6 +104,30 @@ class TorchFile:
     def function_out(self) -> list[str]:
         """The function that writes outputs which are given, as lines of its head."""
         return self._head(f"{self.operator.module}_out", self._operands, "None")
+
+    @property
+    def docs(self) -> str:
+        """The docstring of the function that returns its outputs."""
+        words = (
+            "Return the outputs as new tensors.\n\nArgs:\n    all: \n\nReturns:\n    results: \n\n"
+        )
+        arguments = self._entries("input", "scalar")
+        return docstring(words + _raises(), {"all": arguments, "results": self._entries("output")})
+
+    @property
+    def docs_out(self) -> str:
+        """The docstring of the function that writes outputs which are given."""
+        words = "Write the outputs into tensors that are given.\n\nArgs:\n    all: \n\n"
+        return docstring(words + _raises(), {"all": self._entries("input", "output", "scalar")})
+
+    def _entries(self, *roles: str) -> list[str]:
+        """Return what is said of the arguments of these roles."""
+        return [
+            f"{name}: {dtype}" + (f", dim {dim}, stride {stride}." if dim else ".")
+            for role in roles
+            for name, found, dtype, dim, stride in self._rows
+            if found == role
+        ]
 
     @property
     def returned(self) -> str:
@@ -161,6 +189,12 @@ def render_torch(
     """
     view = TorchFile(operator, calls, binding, source)
     return {f"{operator.module}_torch.py": fill_template("torch.py.jinja", {"file": view})}
+
+
+def _raises() -> str:
+    """Return what `run` may raise, in the runtime's words."""
+    words = words_of("binding", "Binding")["run"]
+    return words[words.index("Raises:") :]
 
 
 def _row(name: str, role: str, dtype: str, sizes: Argument | Output) -> tuple[str, ...]:

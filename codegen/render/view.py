@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.bind.binding import Binding
@@ -13,6 +14,7 @@ from cudnn_bindgen.codegen.bind.family import Family
 from cudnn_bindgen.codegen.model.graph import under
 from cudnn_bindgen.codegen.render.argument import KEY_TYPE, Argument, argument_view
 from cudnn_bindgen.codegen.render.describe import describe_arguments
+from cudnn_bindgen.codegen.render.docstrings import stub_docs
 from cudnn_bindgen.codegen.render.overrides import Shape, Symbols, override_shapes
 from cudnn_bindgen.codegen.render.signatures import Signature, run_signature
 from cudnn_bindgen.codegen.text import (
@@ -38,6 +40,7 @@ class Module:
     origin: str
     table: list[str]
     options: list[str]
+    sizes: dict[int, tuple[list[str], list[str]]] | None = None
 
     version = __version__
     abi = RUNTIME_ABI
@@ -65,13 +68,22 @@ class Module:
         if self.overrides and self.binding.overrides and not self.binding.overrides.is_unbounded:
             texts.append("Overrides: dims are at most the declared ones.")
         lines = [line for text in texts for line in fill_words(text)]
-        key = [
+        return [*lines, *self._key_notes]
+
+    @property
+    def _key_notes(self) -> list[str]:
+        return [
             f"{dim.name}: {self.family.operands[dim.slot].name}"
             f".{self.family.axes[dim.slot][dim.axis]}, a number of the key that chooses the graph"
             for dim in (self.family.key if self.family else ())
             if self.family
         ]
-        return [*lines, *key]
+
+    @cached_property
+    def docs(self) -> SimpleNamespace:
+        """The docstrings of the stub, by name."""
+        key = [f"{note}." for note in self._key_notes]
+        return stub_docs(self.binding, self.sizes, key, takes_overrides=bool(self.overrides))
 
     def _plans(self) -> list[str]:
         plans = [plan for graph in self.data_.graphs for plan in graph.plans]
@@ -121,7 +133,8 @@ class Module:
     def conversions(self) -> list[str]:
         """The cimport of what turns arguments into C values, as lines."""
         start = "from cudnn_bindgen.runtime.arguments cimport "
-        names = sorted({"address", "flag", *(p.c.conversion for p in self.parameters)})
+        own = {"address", "explain_calls", "flag"}
+        names = sorted(own | {parameter.c.conversion for parameter in self.parameters})
         line = start + ", ".join(names)
         return [line] if len(line) <= 100 else enclose(f"{start}(", names, ")")
 
@@ -142,6 +155,14 @@ class Module:
             *("workspace_size", "load_plan", "close", "set_checks", "set_launch_policy"),
             *("launch_path", "launch_stats", "launch_nodes"),
         )
+
+    @property
+    def explained(self) -> list[str]:
+        """The calls that let functions say what a call lacks, as lines."""
+        lines = ["explain_calls((execute, run), Binding, __doc__)"]
+        if self.overrides:
+            lines.append("explain_calls(vars(Overrides).values(), None, None)")
+        return lines
 
     @property
     def slots(self) -> list[str]:

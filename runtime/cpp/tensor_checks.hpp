@@ -232,6 +232,18 @@ inline Finding take_addresses(const TensorCall& call, void** addresses) {
     return {};
 }
 
+// The checks of tensors that have no memory yet: all but addresses and overlaps.
+inline Finding check_described(const TensorCall& call) {
+    int device = kUnknownDevice;
+    Span span;
+    for (int slot = 0; slot < call.count(); ++slot) {
+        if (call.given[slot] == kGivenAddress) continue;
+        const Finding finding = detail::check_one(call, slot, &device, &span);
+        if (finding.what) return finding;
+    }
+    return {};
+}
+
 // All checks. `device` becomes the one that all tensors are on, -1 where none says so.
 inline Finding check_tensors(const TensorCall& call, void** addresses, int* device) {
     const int64_t* common = call.rules->common.data();

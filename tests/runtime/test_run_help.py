@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import pydoc
 from collections.abc import Callable
 from types import ModuleType
 
@@ -39,10 +38,14 @@ def test_the_signature_has_bare_names_and_keywords(
     assert str(inspect.signature(loaded.set_checks)) == "(enabled)"
 
 
+@pytest.mark.parametrize("of", ["module", "execute", "run"])
 @pytest.mark.parametrize("module", ["thd", "scalars", "product"])
-def test_help_has_a_row_for_each_operand(load: Callable[[str], ModuleType], module: str) -> None:
+def test_help_has_a_row_for_each_operand(
+    load: Callable[[str], ModuleType], module: str, of: str
+) -> None:
     loaded = load(module)
-    shown = pydoc.plain(pydoc.render_doc(loaded)).splitlines()
+    text = inspect.getdoc(loaded if of == "module" else getattr(loaded, of)) or ""
+    shown = text.splitlines()
     for slot, operand in enumerate(loaded.OPERANDS):
         [row] = [line.split() for line in shown if line.split()[:1] == [str(slot)]]
         assert row[1:5] == [

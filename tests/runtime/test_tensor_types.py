@@ -11,6 +11,7 @@ from cudnn_bindgen.runtime.tensor_types import (
     STORED,
     describe_stored,
     describe_type,
+    parse_type,
 )
 
 
@@ -58,6 +59,13 @@ def test_the_words_are_those_of_pytorch() -> None:
 )
 def test_what_is_said_of_a_data_type(data_type: str, expected: str) -> None:
     assert describe_stored(data_type) == expected
+
+
+def test_names_of_types_are_read_as_they_are_written() -> None:
+    written = [one[:3] for every in STORED.values() for one in every]
+    written += [(0, 16, 1), (1, 32, 1), (5, 32, 1), (11, 8, 1)]
+    assert [parse_type(describe_type(*one)) for one in written] == written
+    assert {parse_type(name) for name in ("qint8", "bits16", "int", "_x2", "")} == {(3, 8, 1)}
 
 
 def test_types_that_nobody_knows_have_a_description() -> None:

@@ -94,7 +94,9 @@ def pretend_everywhere() -> None:
     Holds for the process: call it in one of its own.
     """
     HostTensor.__dlpack_c_exchange_api__ = getattr(torch.Tensor, _CAPSULE)
+    HostTensor.__dlpack_device__ = torch.Tensor.__dlpack_device__
     torch.Tensor.__dlpack_c_exchange_api__ = _capsule()
+    torch.Tensor.__dlpack_device__ = lambda _: (2, 0)
 
 
 def set_strides(are_there: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -18,10 +18,21 @@ from typing import Any
 import torch
 
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding
+from cudnn_bindgen.codegen.bind.data import data_of
 from cudnn_bindgen.codegen.render.files import Named, render_modules
+from cudnn_bindgen.module_data import RUNTIME_ABI
+from cudnn_bindgen.runtime.binding import Binding as Runtime
 
 Compute = Callable[..., Any]
+ON_GPU = (2, 0)
 _numbers = itertools.count()
+
+
+class Checks(Runtime):
+    """What the runtime says of tensors without memory, wherever they are."""
+
+    def check_described(self, described: Iterable[Any]) -> None:
+        super().check_described(tuple((one[0], ON_GPU, *one[2:]) for one in described))
 
 
 class Sibling(ModuleType):
@@ -30,6 +41,7 @@ class Sibling(ModuleType):
     def __init__(self, name: str, binding: Binding, compute: Compute) -> None:
         super().__init__(name)
         self.binding, self.compute = binding, compute
+        self._binding = Checks(name, RUNTIME_ABI, data_of(binding, "graph.json"))
         self.calls: list[tuple[torch.Tensor, ...]] = []
         self.keywords: list[dict[str, Any]] = []
         self.size = 0

@@ -23,7 +23,7 @@ def stub(raw: Document) -> list[str]:
     """The forms of `run` in the stub, as Python prints them."""
     text = render(bind_document(raw), "module", "graph.json")["module.pyi"]
     return [
-        ast.unparse(item).removesuffix(":\n    ...")
+        ast.unparse(item).partition(":\n    ")[0]
         for item in ast.parse(text).body
         if isinstance(item, ast.FunctionDef) and item.name == "run"
     ]

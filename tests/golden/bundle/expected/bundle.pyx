@@ -17,7 +17,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -53,7 +53,7 @@ cdef int enqueue(
 
 
 def execute(in_0_ptr, in_1_ptr, out_0_ptr, workspace_ptr=0, stream=0):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(in_0_ptr, "in_0_ptr"), address(in_1_ptr, "in_1_ptr"),
@@ -63,14 +63,13 @@ def execute(in_0_ptr, in_1_ptr, out_0_ptr, workspace_ptr=0, stream=0):
 
 
 def run(in_0, in_1, out_0=None, *, workspace=None, stream=None, check=True):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef PyObject** given = [<PyObject*>in_0, <PyObject*>in_1, <PyObject*>out_0]
     cdef void* slots[3]
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

@@ -17,7 +17,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from cudnn_bindgen.runtime.arguments cimport address, flag, float64, int64
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag, float64, int64
 from cudnn_bindgen.runtime.family cimport execute_member, run_member
 from cudnn_bindgen.runtime.graph cimport graph_of
 
@@ -56,7 +56,7 @@ cdef int enqueue(
 
 
 def execute(a_ptr, b_ptr, c_ptr, a_m, b_n, epsilon=0.5, workspace_ptr=0, stream=0):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(a_ptr, "a_ptr"), address(b_ptr, "b_ptr"), address(c_ptr, "c_ptr"),
@@ -66,17 +66,16 @@ def execute(a_ptr, b_ptr, c_ptr, a_m, b_n, epsilon=0.5, workspace_ptr=0, stream=
 
 
 def run(a, b, c=None, *, epsilon=0.5, a_m=None, b_n=None, workspace=None, stream=None, check=True):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef double _epsilon = float64(epsilon, "epsilon")
     cdef PyObject** given = [<PyObject*>a, <PyObject*>b, <PyObject*>c]
     cdef void* slots[4]
     slots[3] = &_epsilon
     cdef PyObject** key_ = [<PyObject*>a_m, <PyObject*>b_n]
     return run_member(_graph, key_, given, slots, workspace, stream, flag(check, "check"))
+
+
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

@@ -17,7 +17,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -60,7 +60,7 @@ def execute(
     in_0_ptr, import_os_ptr, lambda_ptr, q_ptr, q_ptr_ptr, name_raw_ptr, workspace__ptr,
     workspace_ptr=0, stream=0,
 ):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(in_0_ptr, "in_0_ptr"), address(import_os_ptr, "import_os_ptr"),
@@ -74,17 +74,16 @@ def run(
     in_0, import_os, lambda_, q, q_ptr, name_raw=None, workspace_=None, *, workspace=None,
     stream=None, check=True,
 ):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef PyObject** given = [
         <PyObject*>in_0, <PyObject*>import_os, <PyObject*>lambda_, <PyObject*>q, <PyObject*>q_ptr,
         <PyObject*>name_raw, <PyObject*>workspace_,
     ]
     cdef void* slots[7]
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

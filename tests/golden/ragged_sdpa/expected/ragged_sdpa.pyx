@@ -23,7 +23,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag, float32
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag, float32
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -73,7 +73,7 @@ def execute(
     q_ptr, k_ptr, v_ptr, seq_q_ptr, seq_kv_ptr, cu_seqlens_ptr, k_ragged_offset_ptr,
     stats_ragged_offset_ptr, o_ptr, stats_ptr, attn_scale=0.125, workspace_ptr=0, stream=0,
 ):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(q_ptr, "q_ptr"), address(k_ptr, "k_ptr"), address(v_ptr, "v_ptr"),
@@ -90,11 +90,7 @@ def run(
     q, k, v, seq_q, seq_kv, cu_seqlens, k_ragged_offset, stats_ragged_offset, o=None, stats=None, *,
     attn_scale=0.125, workspace=None, stream=None, check=True,
 ):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef float _attn_scale = float32(attn_scale, "attn_scale")
     cdef PyObject** given = [
         <PyObject*>q, <PyObject*>k, <PyObject*>v, <PyObject*>seq_q, <PyObject*>seq_kv,
@@ -104,6 +100,9 @@ def run(
     cdef void* slots[11]
     slots[10] = &_attn_scale  # uid 30
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

@@ -23,7 +23,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint16_t
 
 from cudnn_bindgen.runtime.arguments cimport (
-    address, bfloat16, flag, float16, float32, float64, int32, int64,
+    address, bfloat16, explain_calls, flag, float16, float32, float64, int32, int64,
 )
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
@@ -73,7 +73,7 @@ def execute(
     x_ptr, out_0_ptr, alpha, seed, in_11, beta=0.125, shift=1.0, bias=float("nan"),
     count=1099511627776, steps=-3, rate=0.1, workspace_ptr=0, stream=0,
 ):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(x_ptr, "x_ptr"), address(out_0_ptr, "out_0_ptr"), float32(alpha, "alpha"),
@@ -88,11 +88,7 @@ def run(
     x, out_0=None, *, alpha, seed, in_11, beta=0.125, shift=1.0, bias=float("nan"),
     count=1099511627776, steps=-3, rate=0.1, workspace=None, stream=None, check=True,
 ):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef float _alpha = float32(alpha, "alpha")
     cdef int64_t _seed = int64(seed, "seed")
     cdef uint16_t _in_11 = float16(in_11, "in_11")
@@ -114,6 +110,9 @@ def run(
     slots[9] = &_steps  # uid 7
     slots[10] = &_rate  # uid 8
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

@@ -26,11 +26,33 @@ _OPERATOR, _OPERATOR_OUT = register_operators(
 
 
 def backward_wgrad(dy: Tensor, x: Tensor) -> Tensor:
-    """Return the outputs as new tensors."""
+    """Return the outputs as new tensors.
+
+    Args:
+        dy: float16, dim 4,16,6,6, stride 576,1,96,16.
+        x: float16, dim 4,8,6,6, stride 288,1,48,8.
+
+    Returns:
+        dw: float16, dim 16,8,3,3, stride 72,1,24,8.
+
+    Raises:
+        OperandError: a tensor has a wrong device, data type, layout or alignment, or shares
+            memory with an output; and all that `execute` raises.
+    """
     _outputs: Tensor = _OPERATOR(dy, x)
     return _outputs
 
 
 def backward_wgrad_out(dy: Tensor, x: Tensor, dw: Tensor) -> None:
-    """Write the outputs into tensors that are given."""
+    """Write the outputs into tensors that are given.
+
+    Args:
+        dy: float16, dim 4,16,6,6, stride 576,1,96,16.
+        x: float16, dim 4,8,6,6, stride 288,1,48,8.
+        dw: float16, dim 16,8,3,3, stride 72,1,24,8.
+
+    Raises:
+        OperandError: a tensor has a wrong device, data type, layout or alignment, or shares
+            memory with an output; and all that `execute` raises.
+    """
     _OPERATOR_OUT(dy, x, dw)

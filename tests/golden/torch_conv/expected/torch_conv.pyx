@@ -16,7 +16,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -52,7 +52,7 @@ cdef int enqueue(
 
 
 def execute(image_ptr, w_ptr, y_ptr, workspace_ptr=0, stream=0):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(image_ptr, "image_ptr"), address(w_ptr, "w_ptr"), address(y_ptr, "y_ptr"),
@@ -61,14 +61,13 @@ def execute(image_ptr, w_ptr, y_ptr, workspace_ptr=0, stream=0):
 
 
 def run(image, w, y=None, *, workspace=None, stream=None, check=True):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef PyObject** given = [<PyObject*>image, <PyObject*>w, <PyObject*>y]
     cdef void* slots[3]
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

@@ -43,11 +43,33 @@ _OPERATOR, _OPERATOR_OUT = register_operators(
 
 
 def torch_conv(image: Tensor, w: Tensor) -> Tensor:
-    """Return the outputs as new tensors."""
+    """Return the outputs as new tensors.
+
+    Args:
+        image: float16, dim 4,8,6,6, stride 288,1,48,8.
+        w: float16, dim 16,8,3,3, stride 72,1,24,8.
+
+    Returns:
+        y: float16, dim 4,16,6,6, stride 576,1,96,16.
+
+    Raises:
+        OperandError: a tensor has a wrong device, data type, layout or alignment, or shares
+            memory with an output; and all that `execute` raises.
+    """
     _outputs: Tensor = _OPERATOR(image, w)
     return _outputs
 
 
 def torch_conv_out(image: Tensor, w: Tensor, y: Tensor) -> None:
-    """Write the outputs into tensors that are given."""
+    """Write the outputs into tensors that are given.
+
+    Args:
+        image: float16, dim 4,8,6,6, stride 288,1,48,8.
+        w: float16, dim 16,8,3,3, stride 72,1,24,8.
+        y: float16, dim 4,16,6,6, stride 576,1,96,16.
+
+    Raises:
+        OperandError: a tensor has a wrong device, data type, layout or alignment, or shares
+            memory with an output; and all that `execute` raises.
+    """
     _OPERATOR_OUT(image, w, y)

@@ -20,7 +20,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag, float32
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag, float32
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -65,7 +65,7 @@ def execute(
     dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, dx_ptr, dw_ptr, db_ptr, eps, workspace_ptr=0,
     stream=0,
 ):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(dy_ptr, "dy_ptr"), address(x_ptr, "x_ptr"), address(w_ptr, "w_ptr"),
@@ -79,11 +79,7 @@ def run(
     dy, x, w, mean, rstd, dx=None, dw=None, db=None, *, eps, workspace=None, stream=None,
     check=True,
 ):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef float _eps = float32(eps, "eps")
     cdef PyObject** given = [
         <PyObject*>dy, <PyObject*>x, <PyObject*>w, <PyObject*>mean, <PyObject*>rstd, <PyObject*>dx,
@@ -92,6 +88,9 @@ def run(
     cdef void* slots[9]
     slots[8] = &_eps  # uid 6
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

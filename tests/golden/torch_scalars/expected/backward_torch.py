@@ -38,7 +38,25 @@ _OPERATOR, _OPERATOR_OUT = register_operators(
 def backward(
     dy: Tensor, x: Tensor, w: Tensor, mean: Tensor, rstd: Tensor, *, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the outputs as new tensors."""
+    """Return the outputs as new tensors.
+
+    Args:
+        dy: bfloat16, dim 2,4, stride 1,2.
+        x: bfloat16, dim 2,4, stride 4,1.
+        w: bfloat16, dim 1,4, stride 4,1.
+        mean: float32, dim 2,1, stride 1,1.
+        rstd: float32, dim 2,1, stride 1,1.
+        eps: float.
+
+    Returns:
+        dx: bfloat16, dim 2,4, stride 4,1.
+        dw: bfloat16, dim 1,4, stride 4,1.
+        db: bfloat16, dim 1,4, stride 4,1.
+
+    Raises:
+        OperandError: a tensor has a wrong device, data type, layout or alignment, or shares
+            memory with an output; and all that `execute` raises.
+    """
     _outputs: tuple[Tensor, Tensor, Tensor] = _OPERATOR(dy, x, w, mean, rstd, eps)
     return _outputs
 
@@ -55,5 +73,21 @@ def backward_out(
     *,
     eps: float,
 ) -> None:
-    """Write the outputs into tensors that are given."""
+    """Write the outputs into tensors that are given.
+
+    Args:
+        dy: bfloat16, dim 2,4, stride 1,2.
+        x: bfloat16, dim 2,4, stride 4,1.
+        w: bfloat16, dim 1,4, stride 4,1.
+        mean: float32, dim 2,1, stride 1,1.
+        rstd: float32, dim 2,1, stride 1,1.
+        dx: bfloat16, dim 2,4, stride 4,1.
+        dw: bfloat16, dim 1,4, stride 4,1.
+        db: bfloat16, dim 1,4, stride 4,1.
+        eps: float.
+
+    Raises:
+        OperandError: a tensor has a wrong device, data type, layout or alignment, or shares
+            memory with an output; and all that `execute` raises.
+    """
     _OPERATOR_OUT(dy, x, w, mean, rstd, dx, dw, db, eps)

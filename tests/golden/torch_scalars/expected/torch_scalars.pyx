@@ -20,7 +20,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 """
 from cpython.object cimport PyObject
 
-from cudnn_bindgen.runtime.arguments cimport address, flag, float32
+from cudnn_bindgen.runtime.arguments cimport address, explain_calls, flag, float32
 from cudnn_bindgen.runtime.graph cimport execute_plan, graph_of
 from cudnn_bindgen.runtime.tensors cimport run_tensors
 
@@ -63,7 +63,7 @@ def execute(
     x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, eps=9.999999747378752e-06, workspace_ptr=0,
     stream=0,
 ):
-    """Enqueue the graph on `stream`, a cudaStream_t. Workspace 0: a block of the runtime's."""
+    """Enqueue the graph on device addresses and return at once."""
     # Holds the GIL: taking it back would cost up to 5 ms beside a busy thread.
     enqueue(
         address(x_ptr, "x_ptr"), address(w_ptr, "w_ptr"), address(b_ptr, "b_ptr"),
@@ -76,11 +76,7 @@ def run(
     x, w, b, y=None, mean=None, rstd=None, *, eps=9.999999747378752e-06, workspace=None,
     stream=None, check=True,
 ):
-    """Enqueue the graph on tensors, checked first; return the outputs, made where left out.
-
-    A stream of None is the framework's current one. `check=False` looks at null addresses and
-    alignment alone.
-    """
+    """Enqueue the graph on tensors, each of them checked, and return the outputs."""
     cdef float _eps = float32(eps, "eps")
     cdef PyObject** given = [
         <PyObject*>x, <PyObject*>w, <PyObject*>b, <PyObject*>y, <PyObject*>mean, <PyObject*>rstd,
@@ -88,6 +84,9 @@ def run(
     cdef void* slots[7]
     slots[6] = &_eps  # uid 7
     return run_tensors(_graph, given, slots, workspace, stream, flag(check, "check"), NULL)
+
+
+explain_calls((execute, run), Binding, __doc__)
 
 
 # The graph as a structure, and its plans: compressed, not for reading.

@@ -53,7 +53,23 @@ _OPERATOR, _OPERATOR_OUT = register_operators(
 def torch_scalars(
     x: Tensor, w: Tensor, b: Tensor, *, eps: float = 9.999999747378752e-06
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the outputs as new tensors."""
+    """Return the outputs as new tensors.
+
+    Args:
+        x: bfloat16, dim 2,4, stride 4,1.
+        w: bfloat16, dim 1,4, stride 4,1.
+        b: bfloat16, dim 1,4, stride 4,1.
+        eps: float.
+
+    Returns:
+        y: bfloat16, dim 2,4, stride 4,1.
+        mean: float32, dim 2,1, stride 1,1.
+        rstd: float32, dim 2,1, stride 1,1.
+
+    Raises:
+        OperandError: a tensor has a wrong device, data type, layout or alignment, or shares
+            memory with an output; and all that `execute` raises.
+    """
     _outputs: tuple[Tensor, Tensor, Tensor] = _OPERATOR(x, w, b, eps)
     return _outputs
 
@@ -68,5 +84,19 @@ def torch_scalars_out(
     *,
     eps: float = 9.999999747378752e-06,
 ) -> None:
-    """Write the outputs into tensors that are given."""
+    """Write the outputs into tensors that are given.
+
+    Args:
+        x: bfloat16, dim 2,4, stride 4,1.
+        w: bfloat16, dim 1,4, stride 4,1.
+        b: bfloat16, dim 1,4, stride 4,1.
+        y: bfloat16, dim 2,4, stride 4,1.
+        mean: float32, dim 2,1, stride 1,1.
+        rstd: float32, dim 2,1, stride 1,1.
+        eps: float.
+
+    Raises:
+        OperandError: a tensor has a wrong device, data type, layout or alignment, or shares
+            memory with an output; and all that `execute` raises.
+    """
     _OPERATOR_OUT(x, w, b, y, mean, rstd, eps)
