@@ -130,7 +130,7 @@ class Floor:
         return list(samples)
 
     def time_kernels(self, graph, iterations):
-        """Return the nanoseconds of launching the kernels of a captured CUDA graph, each time."""
+        """Return the nanoseconds of launching the nodes of a captured CUDA graph, each time."""
         samples = (ctypes.c_double * iterations)()
         problem = self.library.record_floor_kernels(
             ctypes.c_void_p(graph), *self._times(iterations), samples

@@ -118,12 +118,13 @@ extern "C" int record_floor_patched(int64_t iterations, int64_t sync_every, void
     return synchronize(stream);
 }
 
-// Times cuLaunchKernelEx of the kernels in a captured CUDA graph, with the parameters that they have
-// there: what a caller does who knows them all. Returns null or why it cannot be done.
+// Times cuLaunchKernelEx and cuMemsetD8Async of the nodes in a captured CUDA graph, with the parameters
+// that they have there: what a caller does who knows them all. Returns null or why it cannot be done.
 extern "C" const char* record_floor_kernels(void* graph, int64_t iterations, int64_t sync_every,
                                             void* stream, int (*synchronize)(void*),
                                             double* ns_out) {
     struct Kernel {
+        cudnn_bindgen::MemsetNodeParams memset;  // if it is no kernel
         cudnn_bindgen::LaunchConfig config;
         std::vector<cudnn_bindgen::LaunchAttribute> attributes;
         std::vector<void*> parameters;
@@ -137,8 +138,15 @@ extern "C" const char* record_floor_kernels(void* graph, int64_t iterations, int
     std::vector<Kernel> kernels(launch.nodes.size());
     for (size_t index = 0; index < kernels.size(); ++index) {
         cudnn_bindgen::LaunchNode& node = launch.nodes[index];
-        if (node.type != cudnn_bindgen::kKernelNode || node.packed) return "it is not kernels alone";
         Kernel& kernel = kernels[index];
+        kernel.memset = {};
+        if (node.type == cudnn_bindgen::kMemsetNode) {
+            std::memcpy(&kernel.memset, node.payload.data(), sizeof(kernel.memset));
+            if (kernel.memset.value == 0 && kernel.memset.height == 1) continue;
+        }
+        if (node.type != cudnn_bindgen::kKernelNode || node.packed) {
+            return "it has other nodes than kernels and memsets to zero";
+        }
         for (const auto& attribute : node.attributes) {
             using namespace cudnn_bindgen;
             const bool is_set = std::any_of(attribute.value.bytes, attribute.value.bytes + 12,
@@ -162,11 +170,15 @@ extern "C" const char* record_floor_kernels(void* graph, int64_t iterations, int
         int status = 0;
         const double begin = now();
         for (Kernel& kernel : kernels) {
-            status |= driver.launch_kernel(&kernel.config, kernel.function,
-                                           kernel.parameters.data(), nullptr);
+            const cudnn_bindgen::MemsetNodeParams& bytes = kernel.memset;
+            status |= bytes.target
+                          ? driver.set_bytes(bytes.target, 0, bytes.width * bytes.element_bytes,
+                                             stream)
+                          : driver.launch_kernel(&kernel.config, kernel.function,
+                                                 kernel.parameters.data(), nullptr);
         }
         ns_out[index] = now() - begin;
-        if (status) return "cuLaunchKernelEx failed";
+        if (status) return "launching its nodes failed";
         if ((index + 1) % sync_every == 0) synchronize(stream);
     }
     synchronize(stream);
