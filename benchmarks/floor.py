@@ -13,6 +13,14 @@ import cudnn_bindgen
 
 SYNC_EVERY = 20  # calls between two synchronisations, which are not timed
 
+# How parameters of a CUDA graph can be set anew: record_floor_patch, by number.
+WAYS = (
+    "cuGraphLaunch alone",
+    "cuGraphExecKernelNodeSetParams, each kernel",
+    "cuGraphKernelNodeSetParams, each kernel; cuGraphExecUpdate",
+    "cuGraphKernelNodeSetParams, each kernel; cuGraphInstantiate",
+)
+
 
 class Floor:
     """The calls of floor.c for one plan file, on one set of operands.
@@ -129,11 +137,21 @@ class Floor:
         )
         return list(samples)
 
-    def time_kernels(self, graph, iterations):
+    def time_patched(self, graph, way, iterations, every=SYNC_EVERY):
+        """Return the nanoseconds of launching a captured CUDA graph, patched in a way of WAYS."""
+        samples = (ctypes.c_double * iterations)()
+        times = self._times(iterations, every)
+        number = ctypes.c_int(WAYS.index(way))
+        problem = self.library.record_floor_patch(ctypes.c_void_p(graph), number, *times, samples)
+        if problem:
+            raise RuntimeError(problem.decode())
+        return list(samples)
+
+    def time_kernels(self, graph, iterations, every=SYNC_EVERY):
         """Return the nanoseconds of launching the nodes of a captured CUDA graph, each time."""
         samples = (ctypes.c_double * iterations)()
         problem = self.library.record_floor_kernels(
-            ctypes.c_void_p(graph), *self._times(iterations), samples
+            ctypes.c_void_p(graph), *self._times(iterations, every), samples
         )
         if problem:
             raise RuntimeError(problem.decode())
@@ -142,10 +160,9 @@ class Floor:
     def _memsets(self):
         return self.memset_count, self.memset_addresses, self.memset_sizes
 
-    def _times(self, iterations):
+    def _times(self, iterations, every=SYNC_EVERY):
         synchronize = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuStreamSynchronize, ctypes.c_void_p)
-        every = ctypes.c_int64(SYNC_EVERY)
-        return ctypes.c_int64(iterations), every, self.stream, synchronize
+        return ctypes.c_int64(iterations), ctypes.c_int64(every), self.stream, synchronize
 
     def check(self, status):
         """Raise for a status that is not success."""
@@ -229,4 +246,5 @@ def compile_floor(directory):
     library.override_floor_make.restype = ctypes.c_void_p
     library.record_floor_make.restype = ctypes.c_char_p
     library.record_floor_kernels.restype = ctypes.c_char_p
+    library.record_floor_patch.restype = ctypes.c_char_p
     return library

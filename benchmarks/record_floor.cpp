@@ -185,4 +185,65 @@ extern "C" const char* record_floor_kernels(void* graph, int64_t iterations, int
     return nullptr;
 }
 
+// Times a launch with all parameters of a captured CUDA graph's kernels set anew, in one of the ways
+// that there are. Returns null or why it cannot be done.
+extern "C" const char* record_floor_patch(void* graph, int way, int64_t iterations,
+                                          int64_t sync_every, void* stream,
+                                          int (*synchronize)(void*), double* ns_out) {
+    enum { kLaunchAlone, kSetInExecutable, kUpdateFromGraph, kInstantiate };
+    using cudnn_bindgen::KernelNodeParams;
+    static cudnn_bindgen::Launch launch;
+    launch = {};
+    void* library = dlopen("libcuda.so.1", RTLD_NOW);
+    driver.resolve(library);
+    auto* set = reinterpret_cast<int (*)(void*, const KernelNodeParams*)>(
+        dlsym(library, "cuGraphKernelNodeSetParams_v2"));
+    auto* update = reinterpret_cast<int (*)(void*, void*, void*)>(
+        dlsym(library, "cuGraphExecUpdate_v2"));
+    if (!set || !update) return "the driver is too old";
+    reason = cudnn_bindgen::read_launch(driver, graph, launch);
+    if (!reason.empty()) return reason.c_str();
+    std::vector<KernelNodeParams> kernels(launch.nodes.size());
+    std::vector<std::vector<void*>> parameters(kernels.size());
+    for (size_t index = 0; index < kernels.size(); ++index) {
+        cudnn_bindgen::LaunchNode& node = launch.nodes[index];
+        if (node.packed) return "a kernel's parameters are packed";
+        for (const auto& parameter : node.parameters) {
+            parameters[index].push_back(&node.payload[parameter.offset]);
+        }
+        kernels[index] = node.kernel;
+        kernels[index].parameters = parameters[index].data();
+    }
+    void* executable = nullptr;
+    int status = driver.instantiate(&executable, graph, 0);
+    struct {  // CUgraphExecUpdateResultInfo
+        int result;
+        void *node, *from;
+    } result{};
+    for (int64_t index = 0; index < iterations && !status; ++index) {
+        void* old = nullptr;
+        const double begin = now();
+        for (size_t node = 0; node < kernels.size(); ++node) {
+            if (launch.nodes[node].type != cudnn_bindgen::kKernelNode) continue;
+            if (way == kSetInExecutable) {
+                status |= driver.set_kernel(executable, launch.handles[node], &kernels[node]);
+            } else if (way != kLaunchAlone) {
+                status |= set(launch.handles[node], &kernels[node]);
+            }
+        }
+        if (way == kUpdateFromGraph) status |= update(executable, graph, &result);
+        if (way == kInstantiate) {
+            old = executable;
+            status |= driver.instantiate(&executable, graph, 0);
+        }
+        status |= driver.launch(executable, stream);
+        ns_out[index] = now() - begin;
+        if ((index + 1) % sync_every == 0) synchronize(stream);
+        if (old) driver.destroy_executable(old);
+    }
+    synchronize(stream);
+    driver.destroy_executable(executable);
+    return status ? "setting, updating or launching failed" : nullptr;
+}
+
 extern "C" void record_floor_destroy() { record.reset(); }

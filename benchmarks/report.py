@@ -152,6 +152,18 @@ def beside_markdown(report):
     return "\n".join([*lines, "", machine(report)])
 
 
+def patching_markdown(report):
+    """Return the table of ways to set parameters anew: host and GPU time of each graph."""
+    graphs = report["patching"]
+    heads = [f"{name} ({', '.join(found['nodes'])})" for name, found in graphs.items()]
+    lines = ["| µs a launch: host, GPU | " + " | ".join(heads) + " |"]
+    lines.append("| --- |" + " ---: |" * len(heads))
+    for way in next(iter(graphs.values()))["host_us"]:
+        cells = [f"{g['host_us'][way]:.2f}, {g['gpu_us'][way]:.2f}" for g in graphs.values()]
+        lines.append(f"| {way} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", machine(report)])
+
+
 def ranks_markdown(report):
     """Return the table of ranks: a path for each row, kinds and numbers of ranks as columns."""
     kinds = {
@@ -240,6 +252,7 @@ RENDERERS = {
     "recording": recording_markdown,
     "own engines": own_engines_markdown,
     "ranks": ranks_markdown,
+    "patching": patching_markdown,
     "beside": beside_markdown,
 }
 

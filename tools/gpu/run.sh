@@ -3,6 +3,7 @@
 #
 #   tools/gpu/run.sh [install] [tests] [bench] [tensors] [accelerate] [family] [recording] [gil] [memcheck]     all when none is named
 #   tools/gpu/run.sh install sweep                every plan file of SWEEP, called in every way
+#   tools/gpu/run.sh install patching             what was tried to make a patch cheaper
 #   tools/gpu/run.sh install beside               calls that people know, beside a module's
 #   tools/gpu/run.sh install ranks                host time of several ranks, on as many GPUs as there are
 #   tools/gpu/run.sh install own                  the frontend's own engines, where what they compile
@@ -88,6 +89,7 @@ for name in "${@:-install tests bench tensors accelerate family recording gil me
         recording) step recording python3 benchmarks/recording.py "$PLANS"/sdpa_thd.plan --json "$OUT/recording.json" ;;
         own) step own python3 benchmarks/own_engines.py tests/data/own-engines/*.json --json "$OUT/own-engines.json" ;;
         beside) step beside python3 benchmarks/beside.py "$PLANS"/sdpa_dense.plan --json "$OUT/beside.json" ;;
+        patching) step patching python3 benchmarks/patching.py "$PLANS"/*.plan --json "$OUT/patching.json" ;;
         ranks) step ranks python3 benchmarks/ranks.py "$PLANS"/sdpa_dense.plan --json "$OUT/ranks.json" ;;
         gil) step gil python3 benchmarks/gil.py "$PLANS"/sdpa_dense.plan --json "$OUT/gil.json" ;;
         memcheck) step memcheck memcheck ;;
