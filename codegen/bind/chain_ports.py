@@ -108,11 +108,12 @@ class _Finder:
                     f"{self.argument(port).alignment} at {self._said(port)}"
                 )
 
-    def join(self, name: str, ends: Sequence[str]) -> None:
+    def join(self, name: str, ends: Sequence[str | View]) -> None:
         where = f"[operands] {shorten(name)}"
         if not identifier(name):
             raise EmitError(f"{where}: expected a name that can be an argument")
-        ports = [self._find(end, where) for end in ends]
+        ports = [self._find(end.of if isinstance(end, View) else end, where) for end in ends]
+        views = {port: end for port, end in zip(ports, ends, strict=True) if isinstance(end, View)}
         for number, port in enumerate(ports):
             if port in ports[:number]:
                 raise EmitError(f"{where}: expected each tensor once, got {self._said(port)} twice")
@@ -126,8 +127,12 @@ class _Finder:
                     f"{where}: expected tensors of one argument, got {self._said(port)}, which is "
                     f"also {shorten(self._nets[port].name)}"
                 )
-        # Who writes comes first.
-        first, *others = sorted(ports, key=lambda port: self.argument(port).role != "output")
+        # Who writes gives the shape, else the first that is no view.
+        first, *others = sorted(
+            ports, key=lambda port: (self.argument(port).role != "output", port in views)
+        )
+        if first in views:
+            raise EmitError(f"{where}: expected a tensor that is not a view of another, got none")
         net = self._nets.setdefault(first, Net(first))
         net.name, net.is_inner = name, False
         for port in others:
@@ -136,7 +141,11 @@ class _Finder:
                     f"{where}: expected at most one output, got {self._said(first)} and "
                     f"{self._said(port)}"
                 )
-            net.readers[port] = self._check_alike(port, first, where)
+            net.readers[port] = (
+                self._check_view(port, first, views[port].offset, where)
+                if port in views
+                else self._check_alike(port, first, where)
+            )
             self._nets[port] = net
 
     def finish(self) -> list[Net]:
@@ -192,7 +201,7 @@ class _Finder:
         """Return the bytes from the writer's address on."""
         ours, theirs = self.argument(reader), self.argument(writer)
         bits = BITS[theirs.data_type]
-        if ours.data_type != theirs.data_type:
+        if ours.data_type != theirs.data_type or ours.is_scalar or theirs.is_scalar:
             raise self._differs(reader, writer, where)
         if offset * bits % (8 * ours.alignment):
             raise EmitError(

@@ -9,7 +9,7 @@ graph = "norm.plan"
 "attention.K" = { of = "product.C", offset = 1024 }
 
 [operands]
-x = ["norm.X", "add.IN_1"]
+x = ["norm.X", "add.IN_1", { of = "other.A", offset = 0 }]
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The memory of an output from an element on, in a shape of the reader's own."""
+    """What is the same memory from an element on, in a shape of its own.
+
+    `of`: in a wire the output that is read; in an operand the tensor that is part of it.
+    """
 
     of: str
     offset: Bytes = 0
@@ -62,7 +65,7 @@ class ChainFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     link: Annotated[tuple[Link, ...], Meta(min_length=1, max_length=MAX_LINKS)]
     wires: dict[str, str | View] = {}
-    operands: dict[str, Annotated[tuple[str, ...], Meta(min_length=1)]] = {}
+    operands: dict[str, Annotated[tuple[str | View, ...], Meta(min_length=1)]] = {}
 
 
 def read_chain(path: Path) -> ChainFile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.bind.binding import Binding
@@ -80,11 +81,12 @@ class Module:
         return [*lines, *key]
 
     def _plans(self) -> list[str]:
-        plans = [plan for graph in self.data_.graphs for plan in graph.plans]
+        names = [f" of {link.name}" for link in self.chain.links] if self.chain else repeat("")
         texts = [
-            f"Plan for SM {plan.sm}, {plan.sm_count or 'any number of'} multiprocessors, "
+            f"Plan{name} for SM {plan.sm}, {plan.sm_count or 'any number of'} multiprocessors, "
             f"{under(plan.cudnn_version)}: {shorten(plan.engine, 200)}{_kernels(plan)}."
-            for plan in plans
+            for name, graph in zip(names, self.data_.graphs, strict=False)
+            for plan in graph.plans
         ]
         return texts if len(texts) <= _MOST_PLANS else [f"{len(texts)} plans."]
 
