@@ -25,7 +25,7 @@ from cudnn_bindgen.runtime.registered cimport Chain, Graph, Joined, Link, Place
 
 cdef extern from "capture_branches.hpp" namespace "cudnn_bindgen" nogil:
     int find_ends(const DriverApi& driver, void* stream, vector[void*]& ends)
-    int wait_for_ends(const DriverApi& driver, void* stream, vector[void*] ends)
+    int wait_for_ends(const DriverApi& driver, void* stream, const vector[void*]& ends)
 
 cdef enum:
     LANE_ALIGNMENT = 256         # bytes; what records prove of a workspace

@@ -24,11 +24,13 @@ inline int find_ends(const DriverApi& driver, void* stream, std::vector<void*>& 
 }
 
 // Lets the next launch on a capturing stream wait for these nodes alone; returns the CUresult.
-inline int wait_for_ends(const DriverApi& driver, void* stream, std::vector<void*> ends) {
+inline int wait_for_ends(const DriverApi& driver, void* stream, const std::vector<void*>& ends) {
     enum : unsigned { kSetDependencies = 1 };
-    std::sort(ends.begin(), ends.end());
-    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-    return driver.update_dependencies(stream, ends.data(), ends.size(), kSetDependencies);
+    std::vector<void*> once;  // in their order: that of handles is another one in each capture
+    for (void* node : ends) {
+        if (std::find(once.begin(), once.end(), node) == once.end()) once.push_back(node);
+    }
+    return driver.update_dependencies(stream, once.data(), once.size(), kSetDependencies);
 }
 
 }  // namespace cudnn_bindgen

@@ -7,6 +7,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ubjson
+
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.bind.chain import Chain, make_chain
 from cudnn_bindgen.codegen.bind.chain_ports import LinkGraph
@@ -16,6 +18,7 @@ from cudnn_bindgen.codegen.read.graph import read_graph
 from cudnn_bindgen.codegen.render.module import render_chain
 from cudnn_bindgen.module_data import RUNTIME_ABI
 from support.cases import COUNT, POISON, SPARE, Case, chain, make_case, planned, scalar, tensor
+from support.documents import to_json
 from support.standin import Standin
 
 MODULE = "chained"
@@ -42,6 +45,12 @@ def link_case(
         value = {"is_pass_by_value": True, "pass_by_value": scalar("FLOAT", default)}
         tensors.insert(1, tensor(90, "eps", dim=[1], data_type="FLOAT", **value))
     return make_case(name, name, planned(chain(tensors, written)), workspace=workspace, **fields)
+
+
+def structure_of(case: Case) -> bytes:
+    """Return a case's graph without its plan."""
+    document = ubjson.loadb(case.plan)
+    return to_json({key: document[key] for key in ("json_version", "context", "nodes", "tensors")})
 
 
 NORM = link_case("norm", ["X", "W"], ["Y"], workspace=100, default=0.5)
