@@ -308,9 +308,9 @@ cdef class Binding:
     def load_plan(self, plan=None, on_missing="refuse"):
         """Load the plans that came along, or those of a file (bytes or path); opens what is closed.
 
-        Of a family or chain, a file's plans are for the graphs that they are of. A device that no plan
-        is for raises PlanMissingError, or with `on_missing="plan"` gets one that NVIDIA's frontend
-        makes there and that is kept on disk.
+        Of a family or chain, a file's plans are for the graphs that they are of. A device that no
+        plan is for raises PlanMissingError, or with `on_missing="plan"` gets one that NVIDIA's
+        frontend makes there and that is kept on disk.
         """
         is_made = _makes_missing(on_missing)
         if plan is not None:
