@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from support.chains import DIAMOND, NORM, PRODUCT, SUM, structure_of
+from support.documents import DATA
 from support.emitting import record_of, without_options
 
 from cudnn_bindgen.cli import main
@@ -95,6 +98,37 @@ def test_a_depfile_names_all_graphs(here: Path) -> None:
     assert target.split()[0] == "out/a.pyx"
     names = ["layer.toml", *(f"graphs/{name}.plan" for name in ("norm", "product", "sum"))]
     assert sources.split()[:4] == names
+
+
+TWO = """
+[[link]]
+name = "first"
+graph = "sdpa_causal.json"
+[[link]]
+name = "second"
+graph = "sdpa_causal.json"
+[wires]
+"second.Q" = "first.O"
+"""
+
+
+def test_links_are_planned_and_their_plans_kept(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if importlib.util.find_spec("cudnn") is None:  # imported, it would load the real cuDNN
+        pytest.skip("nvidia-cudnn-frontend is not installed")
+    monkeypatch.setenv("CUDNN_BINDGEN_CACHE", str(here / "cache"))
+    shutil.copy(DATA / "frontends/1.32.0/sdpa_causal.json", here)
+    (here / "two.toml").write_text(TWO)
+    assert run("emit", "-q", "--chain", "two.toml", "--for", "h100").exit_code == 0
+    data = record_of((here / "two.pyx").read_text())
+    assert [graph.plans[0].sm_count for graph in data.graphs] == [132, 132]
+    monkeypatch.setattr("cudnn_bindgen.commands.planned.planned_files", None)  # none is made
+    assert run("emit", "--check", "two.pyx").exit_code == 0
+    (here / "two.toml").write_text(TWO.replace('"second.Q"', '"second.1"'))
+    assert run("emit", "--check", "two.pyx").exit_code == 0
+    (here / "two.toml").write_text(TWO.replace("[wires]", "[wires]\n#").partition("#")[0])
+    assert run("emit", "--check", "two.pyx").exit_code == 1
 
 
 def test_build_compiles_it(here: Path) -> None:
