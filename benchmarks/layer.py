@@ -53,7 +53,8 @@ def product(columns, width=WIDTH, *, relu=False, residual=False):
 def pointwise(mode, columns=WIDTH):
     """Build the sum or product of two tensors."""
     graph = graphs._graph("BFLOAT16")
-    dim, stride = [TOKENS, columns, 1, 1], [columns, 1, 1, 1]
+    # Channels last, which cuDNN 9.19 asks for.
+    dim, stride = [TOKENS, columns, 1, 1], [columns, 1, columns, columns]
     a, b = (graph.tensor(dim=dim, stride=stride, name=name) for name in ("a", "b"))
     return _finish(graph, getattr(graph, mode)(a, b), "c", dim, stride)
 
