@@ -3,7 +3,6 @@
 #include "driver.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { NON_BLOCKING = 1, HIGHEST_PRIORITY = -5 };
 
@@ -356,9 +355,10 @@ EXPORT CUresult cuStreamUpdateCaptureDependencies(CUstream argument, struct node
             status = CUDA_ERROR_INVALID_VALUE;
         }
     }
+    for (size_t i = 0; status == CUDA_SUCCESS && i < count; i++) {
+        stream->last[i] = last[i];
+    }
     if (status == CUDA_SUCCESS) {
-        /* They may be the stream's own. */
-        memmove(stream->last, last, count * sizeof *last);
         stream->last_count = count;
     }
     pthread_mutex_unlock(&standin_lock);
