@@ -334,11 +334,12 @@ EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream argument, int *state, uint64_
 }
 
 /* Flag 1 replaces what the next launch waits for. */
-EXPORT CUresult cuStreamUpdateCaptureDependencies(CUstream argument, struct node *const *last,
-                                                  size_t count, unsigned flags)
+EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(CUstream argument, struct node *const *last,
+                                                     const unsigned char (*data)[8], size_t count,
+                                                     unsigned flags)
 {
     ENTER_INITIALIZED(cuStreamUpdateCaptureDependencies);
-    REQUIRE(flags == 1 && (last != NULL || count == 0) && count <= MAX_LAST,
+    REQUIRE(flags == 1 && data == NULL && (last != NULL || count == 0) && count <= MAX_LAST,
             CUDA_ERROR_INVALID_VALUE);
     struct stream *stream = NULL;
     pthread_mutex_lock(&standin_lock);
