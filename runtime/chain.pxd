@@ -1,5 +1,3 @@
-from libcpp.vector cimport vector
-
 from cudnn_bindgen.runtime.handle cimport Handle, Obstacle, Stop
 from cudnn_bindgen.runtime.launch cimport Launched
 from cudnn_bindgen.runtime.library cimport CUstream, Failure
@@ -10,7 +8,6 @@ cdef int register_chain(void* graph, void** links, object data) except -1
 cdef Stop find_joined(
     Graph* self, Handle* handle, Launched* what, Obstacle* obstacle
 ) noexcept nogil
-cdef PlanSet* exchange_plans(Graph* self, PlanSet* plans, vector[Joined*]& joined) noexcept nogil
-cdef void drop_joined(vector[Joined*]& joined) noexcept nogil
+cdef PlanSet* take_plans(Graph* self, PlanSet* plans) noexcept nogil
 cdef int keep_links(Joined* joined, CUstream stream, Failure* failure) noexcept nogil
 cdef str reason_of_links(Graph* self)

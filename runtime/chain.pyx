@@ -21,7 +21,7 @@ from cudnn_bindgen.runtime.plan cimport (
     MAX_DEVICES, LoadedPlan, PlanSet, keep_for_capture, most_workspace, next_id,
 )
 from cudnn_bindgen.runtime.record cimport POLICY_DIRECT, STAYS_ON_STREAM
-from cudnn_bindgen.runtime.registered cimport Chain, Graph, Joined, Link, Place
+from cudnn_bindgen.runtime.registered cimport Chain, Graph, Joined, Link, Place, wait_for_calls
 
 cdef extern from "capture_branches.hpp" namespace "cudnn_bindgen" nogil:
     int find_ends(const DriverApi& driver, void* stream, vector[void*]& ends)
@@ -148,34 +148,47 @@ cdef Stop _collect(
     return Stop.NOWHERE
 
 
-cdef PlanSet* exchange_plans(Graph* self, PlanSet* plans, vector[Joined*]& joined) noexcept nogil:
-    """Put `plans` in place of the graph's, which are returned.
+cdef PlanSet* take_plans(Graph* self, PlanSet* plans) noexcept nogil:
+    """Put `plans` in place of the graph's; return those when no call is inside them any more.
 
-    If it is a link, `joined` becomes what its chain has joined with those. Both are to be destroyed
-    when the calls from before have left.
+    Of a link, what its chain has joined with them is destroyed: its records launch kernels of all.
+    NULL: there were none, or it is a forked process, where calls that the fork interrupted never
+    leave, and locks may be another thread's for ever.
     """
     cdef PlanSet* old
-    cdef Joined* parted
-    cdef int device
-    # In a forked process the lock may be another thread's of the parent for ever.
-    if self.within == NULL or is_forked():
-        return self.plans.exchange(plans)
-    self.within.building.lock()
+    if is_forked():
+        self.plans.exchange(plans)
+        return NULL
+    if self.within != NULL:
+        return _part(self, self.within, plans)
     old = self.plans.exchange(plans)
-    for device in range(MAX_DEVICES):
-        parted = self.within.chain.joined[device].exchange(NULL)
-        if parted != NULL:
-            joined.push_back(parted)
-    self.within.building.unlock()
+    if old != NULL:
+        wait_for_calls(self.calls)
     return old
 
 
-cdef void drop_joined(vector[Joined*]& joined) noexcept nogil:
-    """Destroy what exchange_plans found; no call may be inside it."""
+cdef PlanSet* _part(Graph* link, Graph* self, PlanSet* plans) noexcept nogil:
+    cdef vector[Joined*] joined
+    cdef PlanSet* old
+    cdef Joined* one
     cdef size_t index
+    cdef int device
+    # Until the records are gone: another link's plans, which they launch as well, may be taken now.
+    self.chain.parting.lock()
+    self.building.lock()
+    old = link.plans.exchange(plans)
+    for device in range(MAX_DEVICES):
+        one = self.chain.joined[device].exchange(NULL)
+        if one != NULL:
+            joined.push_back(one)
+    self.building.unlock()
+    if old != NULL:
+        wait_for_calls(self.calls)
     for index in range(joined.size()):
         joined[index].records.empty()
         del joined[index]
+    self.chain.parting.unlock()
+    return old
 
 
 cdef int keep_links(Joined* joined, CUstream stream, Failure* failure) noexcept nogil:

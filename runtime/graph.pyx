@@ -12,9 +12,7 @@ from libc.stdint cimport int64_t, uintptr_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from cudnn_bindgen.runtime.chain cimport (
-    drop_joined, exchange_plans, find_joined, keep_links, reason_of_links,
-)
+from cudnn_bindgen.runtime.chain cimport find_joined, keep_links, reason_of_links, take_plans
 from cudnn_bindgen.runtime.device_plan cimport (
     choose_first, chosen_plan, handle_of_call,
 )
@@ -23,16 +21,14 @@ from cudnn_bindgen.runtime.launch cimport (
     Launched, as_launched, check_strides, describe_launched, launch, needed_size, overcome,
 )
 from cudnn_bindgen.runtime.library cimport (
-    CAPTURING, NOT_CAPTURING, CUstream, Failure, capture_state, driver_api, is_forked, raise_cudnn,
+    CAPTURING, NOT_CAPTURING, CUstream, Failure, capture_state, driver_api, raise_cudnn,
 )
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.plan cimport (
     LoadedPlan, PlanSet, destroy_unneeded_plans, keep_for_capture, load_set, unload_set,
 )
 from cudnn_bindgen.runtime.record cimport POLICY_RECORD, NodeDescription
-from cudnn_bindgen.runtime.registered cimport (
-    Graph, Joined, enter_call, leave_call, wait_for_calls,
-)
+from cudnn_bindgen.runtime.registered cimport Graph, enter_call, leave_call
 
 from cudnn_bindgen.module_data import RUNTIME_ABI
 from cudnn_bindgen.runtime.errors import (
@@ -411,19 +407,14 @@ cdef Stop _find_nodes(
 
 cdef int _replace(Graph* self, PlanSet* plans) except -1:
     """Put a set in place of the graph's, or none; destroy that when calls have left it."""
-    cdef vector[Joined*] joined
     cdef Failure failure
-    cdef int result
-    cdef PlanSet* old = exchange_plans(self, plans, joined)
+    cdef PlanSet* old
+    cdef int result = 0
     destroy_unneeded_plans()
-    # In a forked process, calls that the fork interrupted never leave.
-    if old == NULL or is_forked():
-        return 0
     with nogil:
-        wait_for_calls(self.calls)
-        # Records launch kernels of all plans that are joined.
-        drop_joined(joined)
-        result = unload_set(old, &failure)
+        old = take_plans(self, plans)
+        if old != NULL:
+            result = unload_set(old, &failure)
     if result < 0:
         return raise_cudnn(failure.call, failure.status, self.owner)
     return 0

@@ -62,6 +62,7 @@ cdef cppclass Chain:
     int64_t inner_size           # bytes of tensors between links, where the workspace begins
     # By device ordinal; written under `Graph.building` of the chain. NULL: not joined yet.
     atomic[Joined*] joined[MAX_DEVICES]
+    mutex parting                # one thread takes plans of a link; never waits for the GIL
 
 
 # What a generated module registers, once; never freed, because a module is never unloaded.

@@ -30,7 +30,7 @@ inline int wait_for_ends(const DriverApi& driver, void* stream, const std::vecto
     for (void* node : ends) {
         if (std::find(once.begin(), once.end(), node) == once.end()) once.push_back(node);
     }
-    return driver.update_dependencies(stream, once.data(), once.size(), kSetDependencies);
+    return driver.update_dependencies(stream, once.data(), nullptr, once.size(), kSetDependencies);
 }
 
 }  // namespace cudnn_bindgen

@@ -347,34 +347,35 @@ def test_threads_share_a_chain(made: Serve, wired: Wired, policy: str, standin: 
         one.close()
 
 
-@pytest.mark.parametrize("change", ["close", "load_plan"])
-def test_no_plan_is_destroyed_under_a_call(made: Serve, change: str, standin: Standin) -> None:
+@pytest.mark.parametrize("changes", [["close"], ["load left, right"], ["load norm", "load sum"]])
+def test_no_plan_is_destroyed_under_a_call(
+    made: Serve, changes: list[str], standin: Standin
+) -> None:
     module, _ = made(DIAMOND)
     each = [Tensors(standin, DIAMOND, module, seed) for seed in range(3)]
     standin.set_execute_delay(0.0005)
+    files = {"load left, right": PRODUCT.plan, "load norm": NORM.plan, "load sum": SUM.plan}
     stop = threading.Event()
 
     def work(number: int) -> int:
-        if number == 0:
+        if number < len(changes):
             try:
                 for _ in range(20):
-                    if change == "close":
+                    if changes[number] == "close":
                         module.close()
-                        module.load_plan()
-                    else:
-                        module.load_plan(PRODUCT.plan)
+                    module.load_plan(files.get(changes[number]))
             finally:
                 stop.set()
             return 1
         done = 0
         while not stop.is_set() or not done:
             try:
-                each[number - 1].call(module, stream=2)
+                each[number - len(changes)].call(module, stream=2)
                 done += 1
             except PlanNotLoadedError:
-                assert change == "close"
+                assert changes == ["close"]
         return done
 
-    assert all(at_once(4, work))
+    assert all(at_once(len(changes) + 3, work))
     for one in each:
         one.close()

@@ -3,7 +3,6 @@
 #include "driver.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { NON_BLOCKING = 1, HIGHEST_PRIORITY = -5 };
 
@@ -335,11 +334,12 @@ EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream argument, int *state, uint64_
 }
 
 /* Flag 1 replaces what the next launch waits for. */
-EXPORT CUresult cuStreamUpdateCaptureDependencies(CUstream argument, struct node *const *last,
-                                                  size_t count, unsigned flags)
+EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(CUstream argument, struct node *const *last,
+                                                     const unsigned char (*data)[8], size_t count,
+                                                     unsigned flags)
 {
     ENTER_INITIALIZED(cuStreamUpdateCaptureDependencies);
-    REQUIRE(flags == 1 && (last != NULL || count == 0) && count <= MAX_LAST,
+    REQUIRE(flags == 1 && data == NULL && (last != NULL || count == 0) && count <= MAX_LAST,
             CUDA_ERROR_INVALID_VALUE);
     struct stream *stream = NULL;
     pthread_mutex_lock(&standin_lock);
@@ -356,9 +356,10 @@ EXPORT CUresult cuStreamUpdateCaptureDependencies(CUstream argument, struct node
             status = CUDA_ERROR_INVALID_VALUE;
         }
     }
+    for (size_t i = 0; status == CUDA_SUCCESS && i < count; i++) {
+        stream->last[i] = last[i];
+    }
     if (status == CUDA_SUCCESS) {
-        /* They may be the stream's own. */
-        memmove(stream->last, last, count * sizeof *last);
         stream->last_count = count;
     }
     pthread_mutex_unlock(&standin_lock);
