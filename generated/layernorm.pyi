@@ -3,7 +3,7 @@
 # From layernorm.plan
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, FloatScalar, Stream, Tensor
@@ -66,9 +66,42 @@ def run(
     _Output2 | _First,
     _Output3 | _First,
 ]: ...
+
+@final
+class BoundCall:
+    x: Tensor | Address
+    scale: Tensor | Address
+    bias: Tensor | Address
+    y: Tensor | Address | None
+    mean: Tensor | Address | None
+    inv_variance: Tensor | Address | None
+    eps: FloatScalar
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> tuple[Any, Any, Any]: ...
+
+def bind(
+    x: Tensor | Address,
+    scale: Tensor | Address,
+    bias: Tensor | Address,
+    y: Tensor | Address | None = None,
+    mean: Tensor | Address | None = None,
+    inv_variance: Tensor | Address | None = None,
+    *,
+    eps: FloatScalar,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall: ...
 def set_checks(enabled: bool) -> None: ...
 def execute_uids(
     arguments: Mapping[int, int | float],
+    workspace_ptr: int = 0,
+    stream: int = 0,
+) -> None: ...
+def execute_slots(
+    addresses: int,
+    count: int,
     workspace_ptr: int = 0,
     stream: int = 0,
 ) -> None: ...

@@ -3,7 +3,7 @@
 # From sdpa_backward.json
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, Stream, Tensor
@@ -72,9 +72,46 @@ def run(
     _Output2 | _First,
     _Output3 | _First,
 ]: ...
+
+@final
+class BoundCall:
+    q: Tensor | Address
+    k: Tensor | Address
+    v: Tensor | Address
+    o: Tensor | Address
+    do: Tensor | Address
+    stats: Tensor | Address
+    dq: Tensor | Address | None
+    dk: Tensor | Address | None
+    dv: Tensor | Address | None
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> tuple[Any, Any, Any]: ...
+
+def bind(
+    q: Tensor | Address,
+    k: Tensor | Address,
+    v: Tensor | Address,
+    o: Tensor | Address,
+    do: Tensor | Address,
+    stats: Tensor | Address,
+    dq: Tensor | Address | None = None,
+    dk: Tensor | Address | None = None,
+    dv: Tensor | Address | None = None,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall: ...
 def set_checks(enabled: bool) -> None: ...
 def execute_uids(
     arguments: Mapping[int, int],
+    workspace_ptr: int = 0,
+    stream: int = 0,
+) -> None: ...
+def execute_slots(
+    addresses: int,
+    count: int,
     workspace_ptr: int = 0,
     stream: int = 0,
 ) -> None: ...

@@ -138,9 +138,40 @@ def run(
     _Output1 | _First,
     _Output2 | _First,
 ]: ...
+
+@final
+class BoundCall:
+    q: Tensor | Address
+    k: Tensor | Address
+    v: Tensor | Address
+    o: Tensor | Address | None
+    stats: Tensor | Address | None
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> tuple[Any, Any]: ...
+
+def bind(
+    q: Tensor | Address,
+    k: Tensor | Address,
+    v: Tensor | Address,
+    o: Tensor | Address | None = None,
+    stats: Tensor | Address | None = None,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+    overrides: Overrides | None = None,
+) -> BoundCall: ...
 def set_checks(enabled: bool) -> None: ...
 def execute_uids(
     arguments: Mapping[int, int],
+    workspace_ptr: int = 0,
+    stream: int = 0,
+    overrides: Overrides | None = None,
+) -> None: ...
+def execute_slots(
+    addresses: int,
+    count: int,
     workspace_ptr: int = 0,
     stream: int = 0,
     overrides: Overrides | None = None,

@@ -3,7 +3,7 @@
 # From sdpa_thd.plan
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, Stream, Tensor
@@ -78,9 +78,52 @@ def run(
     _Output1 | _First,
     _Output2 | _First,
 ]: ...
+
+@final
+class BoundCall:
+    q: Tensor | Address
+    k: Tensor | Address
+    v: Tensor | Address
+    seq_len_q: Tensor | Address
+    seq_len_kv: Tensor | Address
+    q_ragged_offset: Tensor | Address
+    k_ragged_offset: Tensor | Address
+    v_ragged_offset: Tensor | Address
+    o_ragged_offset: Tensor | Address
+    stats_ragged_offset: Tensor | Address
+    o: Tensor | Address | None
+    stats: Tensor | Address | None
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> tuple[Any, Any]: ...
+
+def bind(
+    q: Tensor | Address,
+    k: Tensor | Address,
+    v: Tensor | Address,
+    seq_len_q: Tensor | Address,
+    seq_len_kv: Tensor | Address,
+    q_ragged_offset: Tensor | Address,
+    k_ragged_offset: Tensor | Address,
+    v_ragged_offset: Tensor | Address,
+    o_ragged_offset: Tensor | Address,
+    stats_ragged_offset: Tensor | Address,
+    o: Tensor | Address | None = None,
+    stats: Tensor | Address | None = None,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall: ...
 def set_checks(enabled: bool) -> None: ...
 def execute_uids(
     arguments: Mapping[int, int],
+    workspace_ptr: int = 0,
+    stream: int = 0,
+) -> None: ...
+def execute_slots(
+    addresses: int,
+    count: int,
     workspace_ptr: int = 0,
     stream: int = 0,
 ) -> None: ...

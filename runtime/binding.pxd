@@ -13,7 +13,7 @@ cdef class Binding:
     cdef Signature keys, executes, runs
     cdef tuple arguments         # names of execute's, by slot
     cdef vector[int] scalar_kinds
-    cdef object overrides_class, _execute, _run
+    cdef object overrides_class, bound_class, _execute, _run
     cdef object __weakref__
     cdef readonly str __name__
     cdef readonly str FINGERPRINT
@@ -25,7 +25,7 @@ cdef class Binding:
     cdef object run_items(
         self, PyObject** items, object workspace, object stream, bint check, object overrides
     )
-    cdef int _read_signatures(self, object graph, tuple takes) except -1
+    cdef int _read_signatures(self, object graph, tuple key, tuple takes) except -1
     cdef void* _graph_of(self, str method, tuple key, dict named) except NULL
     cdef int _index_of(self, tuple plans) except -1
     cdef int _replace(self, int index, tuple plans, object source) except -1

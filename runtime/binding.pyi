@@ -31,6 +31,17 @@ class Binding:
         stream: int = 0,
         overrides: _Overrides | None = None,
     ) -> None: ...
+    def execute_slots(
+        self,
+        addresses: int,
+        count: int,
+        workspace_ptr: int = 0,
+        stream: int = 0,
+        overrides: _Overrides | None = None,
+    ) -> None: ...
+    @property
+    def BoundCall(self) -> type[Any]: ...  # noqa: N802
+    def bind(self, *operands: Any, **named: Any) -> Any: ...
     def workspace_size(self, *key: Any, **named: Any) -> int: ...
     def load_plan(
         self,

@@ -11,12 +11,12 @@ from itertools import islice
 from sys import intern
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint16_t, uint64_t
+from libc.stdint cimport uint64_t, uintptr_t
+from libc.string cimport memcpy
 
-from cudnn_bindgen.runtime.arguments cimport (
-    address, bfloat16, flag, float16, float32, float64, int32, int64,
-)
-from cudnn_bindgen.runtime.family cimport member_of_key, register_family
+from cudnn_bindgen.runtime.arguments cimport address, flag, int64, store_scalar
+from cudnn_bindgen.runtime.bound_call cimport make_class, make_call
+from cudnn_bindgen.runtime.family cimport member_of_key, member_of_operands, register_family
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_overridden, graph_launch_nodes, graph_launch_path,
     graph_launch_stats, handle_to, is_graph_open, overridden_workspace_size, policy_number,
@@ -30,6 +30,7 @@ from cudnn_bindgen.runtime.tensor_checks cimport MOST_OPERANDS
 from cudnn_bindgen.runtime.tensors cimport register_tensors, run_tensors, set_tensor_checks
 
 from cudnn_bindgen.module_data import Member, unpack
+from cudnn_bindgen.runtime.arguments import SCALARS
 from cudnn_bindgen.runtime.errors import OperandError, OperandTypeError, describe
 from cudnn_bindgen.runtime.overrides import Overrides
 
@@ -48,9 +49,6 @@ cdef extern from "Python.h":
 
 cdef enum:
     MOST_ARGUMENTS = MOST_OPERANDS + 8
-
-# How scalars are stored; the number of each is a kind.
-_SCALARS = ("BFLOAT16", "DOUBLE", "FLOAT", "HALF", "INT32", "INT64")
 
 # Stands for an argument that has no default.
 cdef object _REQUIRED = object()
@@ -98,8 +96,7 @@ cdef class Binding:
         if data.names:
             self.family = register_family(
                 data.names, [graph.key for graph in data.graphs], self.graphs.data(), data.places)
-        else:
-            self._read_signatures(data.graphs[0], takes)
+        self._read_signatures(data.graphs[0], data.names, takes)
         self.handle = handle_to(self.family if data.names else self.graphs[0])
 
     def __dealloc__(self):
@@ -108,21 +105,21 @@ cdef class Binding:
             for graph in self.graphs:
                 close_graph(graph)
 
-    cdef int _read_signatures(self, object graph, tuple takes) except -1:
+    cdef int _read_signatures(self, object graph, tuple key, tuple takes) except -1:
         scalars = [one for one in graph.operands if one.role == "scalar"]
         operands = graph.operands[:len(graph.operands) - len(scalars)]
         self.arguments = tuple([one.argument for one in graph.operands])
         for one in scalars:
-            self.scalar_kinds.push_back(_SCALARS.index(one.data_type))
+            self.scalar_kinds.push_back(SCALARS.index(one.data_type))
         given = [_REQUIRED if one.default is None else one.default for one in graph.operands]
         none = (None,) * len(takes)
         self.executes = Signature(
             (*self.arguments, "workspace_ptr", "stream", *takes), (*given, 0, 0, *none))
         self.runs = Signature(
             (*[name for name, _, _ in graph.layouts], *self.arguments[len(operands):],
-             "workspace", "stream", "check", *takes),
+             *key, "workspace", "stream", "check", *takes),
             (*[None if one.role == "output" else _REQUIRED for one in operands],
-             *given[len(operands):], None, None, True, *none),
+             *given[len(operands):], *[None for _ in key], None, None, True, *none),
             len(operands))
         self._execute = PyCFunction_New(&_EXECUTE, self)
         self._run = PyCFunction_New(&_RUN, self)
@@ -172,16 +169,74 @@ cdef class Binding:
             self.overrides_class = _make_overrides_class(self, graph)
         return self.overrides_class
 
+    @property
+    def BoundCall(self):
+        """The class of what `bind` returns."""
+        if self.bound_class is None:
+            self.bound_class = make_class(self.__name__, self.runs.names[:len(self.arguments)])
+        return self.bound_class
+
+    def bind(self, *operands, **named):
+        """Bind a call to what `run` would be given; call what is returned as often as you like.
+
+        Each operand, scalar, the workspace and the stream is an attribute of it, by its name in
+        `run`. What is set is checked then; a call reads nothing again. Outputs that are left out
+        are made once. With a stream of None each call asks the framework for its current one.
+        """
+        cdef tuple values = self.runs.read("bind", operands, named)
+        cdef PyObject** items = (<PyTupleObject*>values).ob_item
+        cdef Py_ssize_t rest = len(self.arguments) + (len(self.data[0].key))
+        cdef void* graph = self.graphs[0]
+        if self.family != NULL:
+            graph = member_of_operands(
+                self.family, items + len(self.arguments), items, values[rest + 1])
+        return make_call(
+            self.BoundCall, self, graph, self.scalar_kinds, values, values[rest],
+            values[rest + 1], flag(values[rest + 2], "check"),
+            values[rest + 3] if len(values) > rest + 3 else None)
+
     def attribute(self, name):
         """What a module has beside its names: its `__getattr__`."""
-        if name == "WORKSPACE_SIZE":
-            return self.WORKSPACE_SIZE
+        if name in ("WORKSPACE_SIZE", "BoundCall"):
+            return getattr(self, name)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def execute_uids(self, arguments, workspace_ptr=0, stream=0, overrides=None):
         """`execute` with a dict from uid to address, or to value for a scalar."""
         cdef tuple values = _arguments_by_uid(arguments, self._only().operands)
         self.enqueue_items((<PyTupleObject*>values).ob_item, workspace_ptr, stream, overrides)
+
+    def execute_slots(self, addresses, count, workspace_ptr=0, stream=0, overrides=None):
+        """`execute` with a C array of `count` pointers in slot order, which stands at an address.
+
+        Those of operands are device addresses. Those of scalars point to the value in host memory,
+        or are null for its default. `count` is the number of OPERANDS.
+        """
+        cdef tuple operands = self._only().operands
+        cdef Graph* graph = <Graph*>self.graphs[0]
+        cdef void* slots[MOST_OPERANDS]
+        cdef uint64_t scalars[MOST_OPERANDS]
+        cdef void* array = address(addresses, "addresses")
+        cdef int slot
+        if int64(count, "count") != graph.slots:
+            raise OperandError("count", f"{graph.slots}, one for each of OPERANDS", describe(count))
+        if array == NULL or <uintptr_t>array % sizeof(void*):
+            raise OperandError(
+                "addresses", "the address of an array of pointers", hex(<uintptr_t>array))
+        memcpy(slots, array, graph.slots * sizeof(void*))
+        for slot in range(graph.operands, graph.slots):
+            if slots[slot] != NULL:
+                continue
+            if operands[slot].default is None:
+                raise OperandError(
+                    <str>self.arguments[slot], "a pointer to its value, as it has no default", "0")
+            slots[slot] = &scalars[slot]
+            store_scalar(
+                self.scalar_kinds[slot - graph.operands], operands[slot].default,
+                <str>self.arguments[slot], slots[slot])
+        execute_overridden(
+            graph, slots, values_of(graph, overrides), address(workspace_ptr, "workspace_ptr"),
+            address(stream, "stream"))
 
     cdef int enqueue_items(
         self, PyObject** items, object workspace, object stream, object overrides
@@ -216,24 +271,12 @@ cdef class Binding:
     cdef int _read_scalars(
         self, Graph* graph, PyObject** items, void** slots, uint64_t* scalars
     ) except -1:
-        cdef int slot, kind
-        cdef void* storage
+        cdef int slot
         for slot in range(graph.operands, graph.slots):
-            kind = self.scalar_kinds[slot - graph.operands]
-            name, item = <str>self.arguments[slot], <object>items[slot]
-            storage = slots[slot] = &scalars[slot]
-            if kind == 0:
-                (<uint16_t*>storage)[0] = bfloat16(item, name)
-            elif kind == 1:
-                (<double*>storage)[0] = float64(item, name)
-            elif kind == 2:
-                (<float*>storage)[0] = float32(item, name)
-            elif kind == 3:
-                (<uint16_t*>storage)[0] = float16(item, name)
-            elif kind == 4:
-                (<int32_t*>storage)[0] = int32(item, name)
-            else:
-                (<int64_t*>storage)[0] = int64(item, name)
+            slots[slot] = &scalars[slot]
+            store_scalar(
+                self.scalar_kinds[slot - graph.operands], <object>items[slot],
+                <str>self.arguments[slot], slots[slot])
         return 0
 
     def workspace_size(self, *key, **named):

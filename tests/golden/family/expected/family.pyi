@@ -3,7 +3,7 @@
 # Of 3 graphs: member_16_8.json .. member_32_8.json
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Member
 from cudnn_bindgen.runtime.annotations import Address, FloatScalar, Stream, Tensor
@@ -53,6 +53,29 @@ def run(
     stream: Stream | None = None,
     check: bool = True,
 ) -> _Output1 | _First: ...
+
+@final
+class BoundCall:
+    a: Tensor | Address
+    b: Tensor | Address
+    c: Tensor | Address | None
+    epsilon: FloatScalar
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> Any: ...
+
+def bind(
+    a: Tensor | Address,
+    b: Tensor | Address,
+    c: Tensor | Address | None = None,
+    *,
+    epsilon: FloatScalar = ...,
+    a_m: int | None = None,
+    b_n: int | None = None,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall: ...
 def set_checks(enabled: bool) -> None: ...
 def workspace_size(a_m: int, b_n: int) -> int: ...
 @overload

@@ -3,7 +3,7 @@
 # From input.json
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, Stream, Tensor
@@ -63,9 +63,42 @@ def run(
     _Output1 | _First,
     _Output2 | _First,
 ]: ...
+
+@final
+class BoundCall:
+    in_0: Tensor | Address
+    import_os: Tensor | Address
+    lambda_: Tensor | Address
+    q: Tensor | Address
+    q_ptr: Tensor | Address
+    name_raw: Tensor | Address | None
+    workspace_: Tensor | Address | None
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> tuple[Any, Any]: ...
+
+def bind(
+    in_0: Tensor | Address,
+    import_os: Tensor | Address,
+    lambda_: Tensor | Address,
+    q: Tensor | Address,
+    q_ptr: Tensor | Address,
+    name_raw: Tensor | Address | None = None,
+    workspace_: Tensor | Address | None = None,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall: ...
 def set_checks(enabled: bool) -> None: ...
 def execute_uids(
     arguments: Mapping[int, int],
+    workspace_ptr: int = 0,
+    stream: int = 0,
+) -> None: ...
+def execute_slots(
+    addresses: int,
+    count: int,
     workspace_ptr: int = 0,
     stream: int = 0,
 ) -> None: ...
