@@ -14,13 +14,15 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
-from cudnn_bindgen.runtime.arguments cimport store_scalar
+from cudnn_bindgen.runtime.arguments cimport address, store_scalar
 from cudnn_bindgen.runtime.dlpack cimport DLPackExchangeAPI, DLTensor
-from cudnn_bindgen.runtime.exchange cimport current_stream, exchange_api
+from cudnn_bindgen.runtime.exchange cimport (
+    current_stream, exchange_api, read_exchanged, read_other,
+)
 from cudnn_bindgen.runtime.graph cimport execute_on_device
 from cudnn_bindgen.runtime.operands cimport (
-    check_workspace, make_output, outputs_of, read_operand, read_stream, stream_of_framework,
-    take_shapes, workspace_address,
+    check_workspace, make_output, outputs_of, read_stream, stream_of_framework, take_shapes,
+    workspace_address,
 )
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.overrides cimport values_of
@@ -78,7 +80,7 @@ cdef class BoundCall:
         """Launch, once on another stream if one is given."""
         cdef void* queue
         cdef int current
-        if self.has_changed:
+        while self.has_changed:
             self.check_again()
         if stream is not None:
             queue = read_stream(stream)
@@ -126,14 +128,15 @@ cdef class BoundCall:
     cdef int set_operand(self, str name, int slot, object item) except -1:
         """Bind an operand; None makes an output."""
         cdef TensorRules* rules = <TensorRules*>self.graph.tensors
-        cdef DLTensor before = self.tensors[slot]
-        cdef Given before_given = self.given[slot]
         cdef list owned = []
         cdef Span span = Span(0, 0)
         if item is None and rules.operands[slot].is_output:
             item = make_output(self.graph, &self.call, slot, self.first_tensor())
         cdef DLTensor tensor
-        cdef Given how = self.read(item, name, &tensor, owned)
+        cdef const DLPackExchangeAPI* api = NULL
+        cdef Given how = self.read(item, name, &tensor, &api, owned)
+        cdef DLTensor before = self.tensors[slot]
+        cdef Given given_before = self.given[slot]
         self.tensors[slot] = tensor
         self.given[slot] = how
         cdef Finding finding = check_operand(
@@ -143,12 +146,10 @@ cdef class BoundCall:
                 refuse_tensor(self.graph, &self.call, finding)
             finally:
                 self.tensors[slot] = before
-                self.given[slot] = before_given
+                self.given[slot] = given_before
         self.spans[slot] = span
         self.slots[slot] = self.call.address_of(slot)
-        self.apis[slot] = NULL
-        if how != GIVEN_ADDRESS:
-            self.apis[slot] = exchange_api(item)
+        self.apis[slot] = api
         self.keep_sizes(slot)
         self.hold(slot, item, owned)
         return 0
@@ -156,12 +157,13 @@ cdef class BoundCall:
     cdef int set_workspace(self, object item) except -1:
         cdef int place = self.graph.operands
         cdef DLTensor tensor
+        cdef const DLPackExchangeAPI* api = NULL
         cdef Given how = NOT_YET_READ
         cdef void* memory = NULL
         cdef list owned = []
         memset(&tensor, 0, sizeof(tensor))
         if item is not None:
-            how = self.read(item, "workspace", &tensor, owned)
+            how = self.read(item, "workspace", &tensor, &api, owned)
             memory = workspace_address(&tensor)
         self.tensors[place] = tensor
         self.given[place] = how
@@ -185,33 +187,40 @@ cdef class BoundCall:
             self.computes_nothing = values.computes_nothing()
         return 0
 
-    cdef Given read(self, object item, str name, DLTensor* tensor, list owned) except *:
-        cdef void* queue = NULL
+    cdef Given read(
+        self, object item, str name, DLTensor* tensor, const DLPackExchangeAPI** api, list owned
+    ) except *:
+        """Read what is given for an operand or the workspace; `api` becomes its type's, if any."""
         memset(tensor, 0, sizeof(DLTensor))
-        if not PyLong_CheckExact(item) and exchange_api(item) == NULL:
-            # Its producer may order its work before that stream's.
-            queue = self.stream if self.is_stream_fixed else self.ask_stream()
-        return read_operand(item, name, queue, tensor, owned)
+        if PyLong_CheckExact(item):
+            tensor.data = address(item, name)
+            return GIVEN_ADDRESS
+        api[0] = exchange_api(item)
+        if api[0] != NULL:
+            return read_exchanged(api[0], item, name, tensor, owned)
+        # Its producer may order its work before that stream's.
+        return read_other(
+            item, name, self.stream if self.is_stream_fixed else self.ask_stream(), tensor, owned)
 
     cdef void keep_sizes(self, int place) noexcept:
         """Copy dims and strides: a tensor may change its own."""
         cdef DLTensor* tensor = &self.tensors[place]
         cdef vector[int64_t]* kept = &self.sizes[place]
-        kept.resize(2 * tensor.ndim)
-        if tensor.ndim:
-            memcpy(kept.data(), tensor.shape, tensor.ndim * sizeof(int64_t))
-            memcpy(kept.data() + tensor.ndim, tensor.strides, tensor.ndim * sizeof(int64_t))
+        cdef size_t rank = max(0, tensor.ndim)
+        kept.resize(2 * rank)
+        if rank > 0:
+            memcpy(kept.data(), tensor.shape, rank * sizeof(int64_t))
+            memcpy(kept.data() + rank, tensor.strides, rank * sizeof(int64_t))
         tensor.shape = kept.data()
-        tensor.strides = kept.data() + tensor.ndim
+        tensor.strides = kept.data() + rank
 
     cdef int hold(self, int place, object item, list owned) except -1:
         # Last of all: what is let go may run any Python code.
         self.has_changed = True
         self.items[place] = <PyObject*>item
-        before = self.bound[place], self.owned[place]
+        _before, _owned_before = self.bound[place], self.owned[place]
         self.bound[place] = item
         self.owned[place] = owned
-        del before
         return 0
 
     cdef object first_tensor(self):
@@ -252,11 +261,12 @@ cdef class BoundCall:
             if self.given[workspace] not in (GIVEN_ADDRESS, NOT_YET_READ):
                 size = check_workspace(
                     &self.call, &self.tensors[workspace], self.given[workspace], &device)
+        outputs = outputs_of(rules, self.items.data())
         self.find_first()
-        self.outputs = outputs_of(rules, self.items.data())
         self.workspace_bytes = size
         self.device = device
         self.has_changed = False
+        self.outputs = outputs  # last: what is let go may set an operand
         return 0
 
 

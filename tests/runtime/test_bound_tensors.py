@@ -186,3 +186,27 @@ def test_tensors_choose_the_member_of_a_family(load: Load) -> None:
         tensors.check(expected)
     with pytest.raises(OperandError):
         setattr(calls[0], next(iter(every[0].by_name)), every[1].inputs[0])
+
+
+def test_what_is_let_go_may_set_operands(in_place: Any, tensors: Tensors) -> None:
+    """A finalizer runs in the middle of setting, and of the call that drops the old outputs."""
+    call = in_place.bind(**tensors.by_name)
+    homes = dict(tensors.by_name)
+    gone = []
+
+    class Watched(DeviceTensor):
+        def __del__(self) -> None:
+            call.y = homes["y"]
+            gone.append(call())
+
+    device_tensors.adopt(Watched)
+    call.x = homes["x"].clone().as_subclass(Watched)
+    call.x = homes["x"]
+    call.result = homes["result"].clone().as_subclass(Watched)
+    call.result = homes["result"]
+    device_tensors.adopt(DeviceTensor)
+    call()
+    assert len(gone) == 2
+    expected = tensors.expected()
+    assert call() is homes["result"]
+    tensors.check(expected)
