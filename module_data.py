@@ -273,25 +273,81 @@ class GraphData(NamedTuple):
         return described
 
 
+class LinkData(NamedTuple):
+    """How a graph of a chain takes part in it.
+
+    Attributes
+    ----------
+    name
+        What it is called in the chain.
+    places
+        Of each of its slots, ``(slot, offset)``: the address is that of the chain's slot, or of the
+        workspace if -1, plus `offset` bytes. A scalar is that of the chain's slot.
+    after
+        Which links must have run, by place; not those that these wait for.
+    lane
+        Its share of the workspace: links that may run at once have different ones.
+    """
+
+    name: str
+    places: tuple[tuple[int, int], ...]
+    after: tuple[int, ...]
+    lane: int
+
+
+class ChainData(NamedTuple):
+    """What makes one of a module's graphs.
+
+    Attributes
+    ----------
+    face
+        What callers see, as if it were one graph; without plans.
+    links
+        In the order in which they run, which is that of `ModuleData.graphs`.
+    inner_size
+        Bytes at the beginning of the workspace for tensors between links.
+    wires
+        Input and output that are one tensor, by the names of link and tensor.
+    """
+
+    face: GraphData
+    links: tuple[LinkData, ...]
+    inner_size: int
+    wires: tuple[tuple[str, str], ...]
+
+    def describe(self, graphs: tuple[GraphData, ...]) -> dict[str, object]:
+        """Return what a module says of the chain of `graphs`: GRAPH."""
+        names = (link.name for link in self.links)
+        links = zip(names, graphs, strict=True)
+        return {
+            **self.face.describe(),
+            "links": {name: graph.describe() for name, graph in links},
+            "wires": dict(self.wires),
+        }
+
+
 class ModuleData(NamedTuple):
     """All graphs of a module.
 
     Attributes
     ----------
     fingerprint
-        Of the graph, or of the family.
+        Of the graph, of the family or of the chain.
     names
         What the numbers of a family's key are called; none for one graph.
     places
         Of each number of the key, slot and axis of the dims that are it.
     graphs
-        In the order of their keys.
+        In the order of their keys, or of a chain's links.
+    chain
+        None for graphs that are none.
     """
 
     fingerprint: str
     names: tuple[str, ...]
     places: tuple[tuple[tuple[int, int], ...], ...]
     graphs: tuple[GraphData, ...]
+    chain: ChainData | None = None
 
 
 class Member(NamedTuple):
@@ -316,20 +372,28 @@ class Member(NamedTuple):
 def pack(data: ModuleData) -> bytes:
     """Return `data` as ASCII for `unpack`; the same data may be other text with another zlib."""
     # Version 0 has no references and no interned texts: both depend on more than the value.
-    packed = zlib.compress(marshal.dumps(_plain(data), 0), 9)
-    return binascii.b2a_base64(packed, newline=False)
+    # Modules that are no chain have no word of it.
+    plain = _plain(data if data.chain else data[:4])
+    return binascii.b2a_base64(zlib.compress(marshal.dumps(plain, 0), 9), newline=False)
 
 
 def unpack(packed: bytes) -> ModuleData:
     """Return what was packed."""
-    fingerprint, names, places, graphs = marshal.loads(  # noqa: S302
+    fingerprint, names, places, graphs, *chain = marshal.loads(  # noqa: S302
         zlib.decompress(binascii.a2b_base64(packed))
     )
-    return ModuleData(fingerprint, names, places, tuple(_graph(*graph) for graph in graphs))
+    made = tuple(_graph(*graph) for graph in graphs)
+    return ModuleData(fingerprint, names, places, made, _chain(*chain[0]) if chain else None)
 
 
 def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, tuple) else value
+
+
+def _chain(*fields: Any) -> ChainData:
+    chain = ChainData(*fields)
+    links = tuple(LinkData(*link) for link in chain.links)
+    return chain._replace(face=_graph(*chain.face), links=links)
 
 
 def _graph(*fields: Any) -> GraphData:

@@ -13,8 +13,9 @@ from cudnn_bindgen.codegen.bind.naming import check_module_name
 from cudnn_bindgen.codegen.bind.sidecar import sidecars
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
 from cudnn_bindgen.codegen.read.dialects.decode import check
+from cudnn_bindgen.commands.chain import check_chain_options
 from cudnn_bindgen.commands.family import check_family_options
-from cudnn_bindgen.commands.graphs import module_of
+from cudnn_bindgen.commands.graphs import graph_files, module_of
 from cudnn_bindgen.commands.options import ModuleOptions, parse_options
 
 _File = Annotated[str, Meta(min_length=1)]
@@ -28,7 +29,7 @@ class Table(msgspec.Struct, rename="kebab", kw_only=True, forbid_unknown_fields=
     name
         With its package: ``mymodel.attn``.
     graph, graphs
-        Its graph, or those of a family.
+        Its graph, the file of a chain, or the graphs of a family.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Table(msgspec.Struct, rename="kebab", kw_only=True, forbid_unknown_fields=
     torch_namespace: str | None = None
     backward: list[_File] = []
     key: list[str] = []
+    chain: bool = False
 
     @property
     def package(self) -> str:
@@ -80,11 +82,13 @@ class Table(msgspec.Struct, rename="kebab", kw_only=True, forbid_unknown_fields=
                 words += [f"{option}={one}" for one in values]
         options = parse_options(words)
         check_family_options(options, None)
+        check_chain_options(options, self.paths())
         return options
 
     def files(self) -> list[str]:
         """Return the files of the project that the module is made of, for the sdist."""
-        graphs = [*self.paths(), *map(Path, self.backward)]
+        links = graph_files(self.paths(), self.options()) if self.chain else ()
+        graphs = [*self.paths(), *links, *map(Path, self.backward)]
         beside = [file for graph in graphs for file in sidecars(graph)]
         devices = [Path(gpu) for word in self.gpus for gpu in word.split(",")]
         found = [*graphs, *beside, *(file for file in devices if file.is_file())]
@@ -134,10 +138,11 @@ def _check(table: Table) -> None:
         ) from None
     if (table.graph is None) == (table.graphs is None):
         raise EmitError(f": expected graph or graphs, got {'both' if table.graph else 'neither'}")
-    for file in table.files():
-        if Path(file).is_absolute() or ".." in Path(file).parts:
-            raise EmitError(f': expected files in the project\'s folder, got "{file}"')
     try:
         table.options()
+        files = table.files()
     except EmitError as error:
         raise EmitError(f": {error}") from None
+    for file in files:
+        if Path(file).is_absolute() or ".." in Path(file).parts:
+            raise EmitError(f': expected files in the project\'s folder, got "{file}"')

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.commands.chain import check_chain_options
 from cudnn_bindgen.commands.errors import fail
 from cudnn_bindgen.commands.family import check_family_options
 from cudnn_bindgen.commands.graphs import module_of
@@ -27,6 +28,7 @@ Examples:
   cudnn-bindgen build graphs/*.plan -d mymodel/ -j 8   # all of them, eight at once
   cudnn-bindgen build attn.json --for h100,b200,rtx5090 -d mymodel/    # with plans for these
   cudnn-bindgen build --family attn attn_b*.plan -d mymodel/       # all of them in one module
+  cudnn-bindgen build --chain layer.toml -d mymodel/   # graphs that are wired: one call, one launch
 """
 )
 @click.argument("graphs", type=PATH, nargs=-1, required=True, metavar="GRAPH...")
@@ -53,6 +55,7 @@ def build(
 ) -> None:
     """Emit each GRAPH and compile it. What is up to date is left alone."""
     check_family_options(options, name)
+    check_chain_options(options, graphs)
     single = {
         "--name": name,
         "--index": options.reading.index,

@@ -9,6 +9,7 @@ from pathlib import Path
 from cudnn_bindgen.codegen.bind.kept_plans import OtherGraphError
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.output import find_differences, is_foreign
+from cudnn_bindgen.codegen.read.chain import link_files, read_chain
 from cudnn_bindgen.codegen.read.source import MAX_BYTES, read_file
 from cudnn_bindgen.codegen.render.header import read_module
 from cudnn_bindgen.codegen.text import printable
@@ -41,7 +42,8 @@ def check_modules(paths: Sequence[Path]) -> list[str]:
 
 def _check(module: Path, paths: Sequence[Path]) -> list[str]:
     options, data = _read(module)
-    graphs = {graph.source: _find(graph.source, module, paths) for graph in data.graphs}
+    own = [data.chain.face] if data.chain else data.graphs
+    graphs = {graph.source: _find(graph.source, module, paths) for graph in own}
     backward = [_find(graph.name, module, paths) for graph in options.torch.backward]
     kept: Planned = {}
     if options.targets.gpus:
@@ -49,7 +51,14 @@ def _check(module: Path, paths: Sequence[Path]) -> list[str]:
         for path in backward:
             gradient = module.with_name(f"{module_of(path, None)}.pyx")
             parts += _read(gradient)[1].graphs
-        kept = dict(zip([*graphs.values(), *backward], parts, strict=True))
+        if data.chain:
+            [path] = graphs.values()
+            made = {link.name: part for link, part in zip(data.chain.links, parts, strict=True)}
+            said = read_chain(path)
+            pairs = zip(said.link, link_files(path, said), strict=True)
+            kept = {file: made[link.name] for link, file in pairs if link.name in made}
+        else:
+            kept = dict(zip([*graphs.values(), *backward], parts, strict=True))
     options = replace(options, torch=replace(options.torch, backward=tuple(backward)))
     try:
         files, _ = render_module([*graphs.values()], module.stem, options, kept)

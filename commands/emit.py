@@ -15,9 +15,10 @@ from cudnn_bindgen.codegen.output import depfile as dependency_rule
 from cudnn_bindgen.codegen.output import find_differences, is_foreign, write_files
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin
 from cudnn_bindgen.codegen.render.files import check_free
+from cudnn_bindgen.commands.chain import check_chain_options
 from cudnn_bindgen.commands.check import check_modules, is_module
 from cudnn_bindgen.commands.family import check_family_options
-from cudnn_bindgen.commands.graphs import module_of, plan_files, refuse_to_replace
+from cudnn_bindgen.commands.graphs import graph_files, module_of, plan_files, refuse_to_replace
 from cudnn_bindgen.commands.modules import render_module
 from cudnn_bindgen.commands.options import (
     PATH,
@@ -45,6 +46,7 @@ Examples:
   cudnn-bindgen emit run.log --index 2 -o attn.pyx     # the second of them
   cudnn-bindgen emit attn.plan --torch --backward attn_bwd.plan    # also attn_torch.py
   cudnn-bindgen emit --family attn attn_b*.plan        # one module for several shapes
+  cudnn-bindgen emit --chain layer.toml                # one module for graphs that are wired
 """
 )
 @click.argument("graphs", type=PATH, nargs=-1, required=True, metavar="GRAPH...")
@@ -80,6 +82,9 @@ def emit(
     if len(graphs) > 1 and (is_list or family.name is None):
         raise EmitError(f"GRAPH: expected one, or --family, got {len(graphs)}")
     check_family_options(options, name)
+    check_chain_options(options, graphs)
+    if is_list and options.is_chain:
+        raise EmitError("--chain: expected no --list, got both")
     if is_list:
         from cudnn_bindgen.codegen.render.show import show_list
 
@@ -103,7 +108,8 @@ def emit(
             "module, which keeps its plans: emit --check OUT.pyx GRAPH"
         )
     module = module_of(graph, target.stem if target is not None and name is None else name)
-    files, made = render_module(graphs, module, options, plan_files(graphs, options))
+    made_of = graph_files(graphs, options)
+    files, made = render_module(graphs, module, options, plan_files(made_of, options))
     if output == "-":
         click.echo(files[f"{module}.pyx"], nl=False)
         return
@@ -117,7 +123,8 @@ def emit(
     if not force:
         refuse_to_replace([*filter(is_foreign, outputs)])
     if depfile:
-        sources = [file for one in (*graphs, *torch.backward) for file in (one, *sidecars(one))]
+        every = dict.fromkeys((*graphs, *made_of, *torch.backward))
+        sources = [file for one in every for file in (one, *sidecars(one))]
         if depfile.resolve() in (file.resolve() for file in (*outputs, *sources)):
             raise EmitError(f"--depfile: expected a file of its own, got {depfile}")
         rule = dependency_rule(outputs, sources)

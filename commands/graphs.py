@@ -15,6 +15,7 @@ from cudnn_bindgen.codegen.bind.naming import check_module_name, module_name
 from cudnn_bindgen.codegen.bind.sidecar import choose_options
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.model.graph import Graph
+from cudnn_bindgen.codegen.read.chain import link_files, read_chain
 from cudnn_bindgen.codegen.read.dialects.python_plan import recognise as is_python_plan
 from cudnn_bindgen.codegen.read.options import ReadOptions
 from cudnn_bindgen.codegen.read.source import display_name, is_stdin, read_source
@@ -59,6 +60,13 @@ def render_all(
     files = render_modules(module, backwards, options.torch.namespace)
     pairs = zip((graph, *graphs), (module, *backwards), strict=True)
     return files, [Made(one.module, {path: one.binding.plans}) for path, one in pairs]
+
+
+def graph_files(graphs: Sequence[Path], options: ModuleOptions) -> tuple[Path, ...]:
+    """Return the graph files that a module is made of: of a chain those of its links."""
+    if not options.is_chain:
+        return tuple(graphs)
+    return tuple(dict.fromkeys(f for one in graphs for f in link_files(one, read_chain(one))))
 
 
 def plan_files(graphs: Sequence[Path], options: ModuleOptions, jobs: int | None = None) -> Planned:

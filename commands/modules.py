@@ -8,10 +8,12 @@ from pathlib import Path
 
 from cudnn_bindgen.codegen.output import is_foreign, write_files
 from cudnn_bindgen.codegen.render.files import check_apart, check_free
+from cudnn_bindgen.commands.chain import render_links
 from cudnn_bindgen.commands.family import render_members
 from cudnn_bindgen.commands.graphs import (
     NOT_PLANNED,
     Planned,
+    graph_files,
     named,
     plan_files,
     refuse_to_replace,
@@ -28,7 +30,7 @@ class Wanted:
     Attributes
     ----------
     graphs
-        Its graph file, or those of a family.
+        Its graph file, those of a family, or the file of a chain.
     module
         Its name in its folder.
     directory
@@ -94,7 +96,9 @@ def build_modules(
 def render_module(
     graphs: Sequence[Path], module: str, options: ModuleOptions, planned: Planned = NOT_PLANNED
 ) -> tuple[dict[str, str], list[Made]]:
-    """Read the graph of a module, or those of a family, and render its files."""
+    """Read the graph of a module, or those of a family or chain, and render its files."""
+    if options.is_chain:
+        return render_links(graphs[0], module, options, planned)
     if options.family.name is not None:
         return render_members(graphs, module, options, planned)
     bound = named(graphs[0], module, options, planned)
@@ -105,7 +109,8 @@ def _plan(wanted: Sequence[Wanted], jobs: int | None) -> dict[object, Planned]:
     """Make the plans of all modules, those with the same GPUs at once."""
     graphs: dict[object, dict[Path, ModuleOptions]] = {}
     for one in wanted:
-        graphs.setdefault(one.options.planning, {}).update(dict.fromkeys(one.graphs, one.options))
+        files = graph_files(one.graphs, one.options)
+        graphs.setdefault(one.options.planning, {}).update(dict.fromkeys(files, one.options))
     return {
         planning: plan_files([*group], next(iter(group.values())), jobs)
         for planning, group in graphs.items()

@@ -176,6 +176,11 @@ def family_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+chain_option = click.option(
+    "--chain", "is_chain", is_flag=True, help="GRAPH is a chain of graphs. See docs/chains.md."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ModuleOptions:
     """All that decides, besides its graphs, what a module is."""
@@ -185,6 +190,7 @@ class ModuleOptions:
     overriding: OverrideOptions
     torch: TorchOptions
     family: FamilyOptions
+    is_chain: bool = False
 
     @property
     def planning(self) -> tuple[Targets, ReadOptions]:
@@ -206,6 +212,7 @@ class ModuleOptions:
             "--torch-namespace": [namespace] if namespace else [],
             "--backward": [graph.name for graph in torch.backward],
             "--key": self.family.keys,
+            "--chain": [""] * self.is_chain,
         }
         return [(option, value) for option, values in options.items() for value in values]
 
@@ -228,6 +235,7 @@ def module_options(command: Callable[..., None]) -> Callable[..., None]:
     @override_options
     @torch_options
     @family_options
+    @chain_option
     @functools.wraps(command)
     def wrapped(
         *arguments: object,
@@ -236,9 +244,10 @@ def module_options(command: Callable[..., None]) -> Callable[..., None]:
         overriding: OverrideOptions,
         torch: TorchOptions,
         family: FamilyOptions,
+        is_chain: bool,
         **rest: object,
     ) -> None:
-        options = ModuleOptions(targets, reading, overriding, torch, family)
+        options = ModuleOptions(targets, reading, overriding, torch, family, is_chain)
         command(*arguments, options=options, **rest)
 
     return wrapped

@@ -133,7 +133,9 @@ def _module(name: str, path: str) -> Answer:
     module = _load(name, path)
     if not hasattr(module, "FINGERPRINT"):
         raise TypeError("expected a module that cudnn-bindgen emitted, got another")
+    # Of a family, of a chain, or the module's own.
     graphs = [member.graph for member in _members(module).values()]
+    graphs = graphs or [*getattr(module, "GRAPH", {}).get("links", {}).values()]
     return {
         "path": str(module.__file__),
         "fingerprint": module.FINGERPRINT,

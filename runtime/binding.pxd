@@ -7,9 +7,12 @@ from cudnn_bindgen.runtime.registered cimport Graph
 
 # For the runtime alone: generated modules reach it as a Python object, and its graph by graph_of.
 cdef class Binding:
-    cdef vector[void*] graphs    # in the order of keys; never freed, as C code may call them
+    # Those that have plans, in the order of keys or links; never freed, as C code may call them.
+    cdef vector[void*] graphs
+    cdef vector[void*] called    # those that callers see: the same, or the chain of them
     cdef void* family            # NULL for one graph
     cdef readonly tuple data     # of each graph: module_data.GraphData
+    cdef object chain            # module_data.ChainData or None
     cdef Signature keys, executes, runs
     cdef tuple arguments         # names of execute's, by slot
     cdef vector[int] scalar_kinds
@@ -27,7 +30,7 @@ cdef class Binding:
     )
     cdef int _read_signatures(self, object graph, tuple takes) except -1
     cdef void* _graph_of(self, str method, tuple key, dict named) except NULL
-    cdef int _index_of(self, tuple plans) except -1
+    cdef list _indexes_of(self, tuple plans)
     cdef int _replace(self, int index, tuple plans, object source) except -1
     cdef object _only(self)
     cdef int _read_scalars(

@@ -14,6 +14,7 @@ from cudnn_bindgen.runtime.arguments cimport (
     address, arguments_by_uid, bfloat16, flag, float16, float32, float64, int32, int64,
     makes_missing, plan_source,
 )
+from cudnn_bindgen.runtime.chain cimport register_chain
 from cudnn_bindgen.runtime.family cimport member_of_key, register_family
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_overridden, graph_launch_nodes, graph_launch_path,
@@ -63,7 +64,7 @@ cdef PyMethodDef _RUN = PyMethodDef(
 
 
 cdef class Binding:
-    """A graph, or a family of them, with its plans: all that a module has, by the same names."""
+    """A graph, a chain of graphs or a family of them, with its plans: all that a module has."""
 
     def __init__(self, str name, int abi, data):
         """`data`: a module_data.ModuleData, or what `pack` made of it; `abi`: check_abi's."""
@@ -73,20 +74,27 @@ cdef class Binding:
         self.__name__ = name
         self.FINGERPRINT = data.fingerprint
         self.data = data.graphs
-        for graph in data.graphs:
+        self.chain = data.chain
+        for index, graph in enumerate(data.graphs):
             owner = name
             if data.names:
                 pairs = zip(data.names, graph.key, strict=True)
                 owner = f"{name}[{', '.join([f'{one}={number}' for one, number in pairs])}]"
+            elif data.chain is not None:
+                owner = f"{name}[{data.chain.links[index].name}]"
             self.graphs.push_back(_register(owner, graph))
-        takes = () if data.names or data.graphs[0].overrides is None else ("overrides",)
+        self.called = self.graphs
+        if data.chain is not None:
+            self.called.assign(1, _register(name, data.chain.face))
+            register_chain(self.called[0], self.graphs.data(), data.chain)
+        takes = () if data.names or self._only().overrides is None else ("overrides",)
         self.keys = Signature(data.names or takes, (None,) * len(takes))
         if data.names:
             self.family = register_family(
                 data.names, [graph.key for graph in data.graphs], self.graphs.data(), data.places)
         else:
-            self._read_signatures(data.graphs[0], takes)
-        self.handle = handle_to(self.family if data.names else self.graphs[0])
+            self._read_signatures(self._only(), takes)
+        self.handle = handle_to(self.family if data.names else self.called[0])
 
     def __dealloc__(self):
         # Who forgets a graph frees its plans; the interpreter's own end leaves them to the driver.
@@ -169,7 +177,8 @@ cdef class Binding:
     @property
     def GRAPH(self):
         """Where the graph came from: file, dialect, nodes; SM, SM count, cuDNN, engine of plans."""
-        return self._only().describe()
+        graph = self._only()
+        return graph.describe() if self.chain is None else self.chain.describe(self.data)
 
     @property
     def KEY(self):
@@ -188,7 +197,7 @@ cdef class Binding:
     def WORKSPACE_SIZE(self):
         """Bytes of workspace that any call on the current device needs at most; loads the plans."""
         # Not in the file: cuDNN says how much a plan needs once the plan is on a device.
-        return max([overridden_workspace_size(graph, NULL) for graph in self.graphs])
+        return max([overridden_workspace_size(graph, NULL) for graph in self.called])
 
     @property
     def Overrides(self):
@@ -225,7 +234,7 @@ cdef class Binding:
         self, PyObject** items, object workspace, object stream, object overrides
     ) except -1:
         """`execute` with the arguments in slot order."""
-        cdef Graph* graph = <Graph*>self.graphs[0]
+        cdef Graph* graph = <Graph*>self.called[0]
         cdef void* slots[MOST_OPERANDS]
         cdef uint64_t scalars[MOST_OPERANDS]
         cdef int slot
@@ -240,7 +249,7 @@ cdef class Binding:
         self, PyObject** items, object workspace, object stream, bint check, object overrides
     ):
         """`run` with the operands and scalars in slot order."""
-        cdef Graph* graph = <Graph*>self.graphs[0]
+        cdef Graph* graph = <Graph*>self.called[0]
         cdef void* slots[MOST_OPERANDS]
         cdef PyObject* operands[MOST_OPERANDS]
         cdef uint64_t scalars[MOST_OPERANDS]
@@ -288,7 +297,7 @@ cdef class Binding:
         if self.family == NULL and self.keys.names:
             values = self.keys.read("workspace_size", key, named)
             return overridden_workspace_size(
-                self.graphs[0], values_of(<Graph*>self.graphs[0], values[0]))
+                self.called[0], values_of(<Graph*>self.called[0], values[0]))
         return overridden_workspace_size(self._graph_of("workspace_size", key, named), NULL)
 
     def launch_path(self, *key, **named):
@@ -313,12 +322,12 @@ cdef class Binding:
     cdef void* _graph_of(self, str method, tuple key, dict named) except NULL:
         if self.family == NULL:
             _NO_ARGUMENTS.read(method, key, named)
-            return self.graphs[0]
+            return self.called[0]
         return member_of_key(self.family, self.keys.read(method, key, named))
 
     def launch_stats(self):
         """Return how many calls took each launch path, and why a record was refused, if one was."""
-        every = [graph_launch_stats(graph) for graph in self.graphs]
+        every = [graph_launch_stats(graph) for graph in self.called]
         if len(every) == 1:
             return every[0]
         total = {name: sum([one[name] for one in every]) for name in every[0] if name != "reason"}
@@ -346,7 +355,7 @@ cdef class Binding:
             enabled: False: all calls are made as with `check=False`.
         """
         cdef bint is_checked = flag(enabled, "enabled")
-        for graph in self.graphs:
+        for graph in self.called:
             set_tensor_checks(graph, is_checked)
 
     def set_launch_policy(self, policy, records=None):
@@ -361,8 +370,8 @@ cdef class Binding:
             if self.family != NULL or not self.keys.names:
                 raise OperandTypeError(
                     "records", "None, as the graph takes no overrides", describe(records))
-            set_record_capacity(self.graphs[0], records)
-        for graph in self.graphs:
+            set_record_capacity(self.called[0], records)
+        for graph in self.called:
             set_graph_policy(graph, policy)
 
     def load_plan(self, plan=None, on_missing="refuse"):
@@ -386,24 +395,26 @@ cdef class Binding:
                 raise missing(error, "load_plan() of a file") from None
             plan = plan_source(plan)
             plans = tuple(read_plans(plan, is_made))
-            index = self._index_of(plans)
-            return self._replace(index, plans, plan if is_made else None)
+            for index in self._indexes_of(plans):
+                self._replace(index, plans, plan if is_made else None)
+            return None
         is_empty = not any([graph.plans for graph in self.data])
         for index, graph in enumerate(self.data):
             if graph.plans or is_made or is_empty:
                 self._replace(index, graph.plans, graph.structure if is_made else None)
 
-    cdef int _index_of(self, tuple plans) except -1:
+    cdef list _indexes_of(self, tuple plans):
         known = [graph.fingerprint for graph in self.data]
         if len(known) == 1:
-            return 0
+            return [0]
         if not plans:
             from cudnn_bindgen.runtime import member_errors
             raise member_errors.no_plan_error()
         if plans[0].fingerprint not in known:
             from cudnn_bindgen.runtime import member_errors
             raise member_errors.unknown_graph_error(plans[0].fingerprint, known)
-        return known.index(plans[0].fingerprint)
+        # A chain may have a graph twice.
+        return [index for index, one in enumerate(known) if one == plans[0].fingerprint]
 
     cdef int _replace(self, int index, tuple plans, object source) except -1:
         """Replace plans; `source`: what others are made of where they are missing, or None."""
@@ -442,7 +453,7 @@ cdef class Binding:
         if self.family != NULL:
             raise AttributeError(
                 f"{self.__name__}: a family's operands and calls are its members' and its module's")
-        return self.data[0]
+        return self.data[0] if self.chain is None else self.chain.face
 
     def __repr__(self):
         return f"<cudnn_bindgen binding {self.__name__}, graph {self.FINGERPRINT}>"

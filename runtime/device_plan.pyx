@@ -102,14 +102,14 @@ cdef object _choose_or_find_maker(Graph* self, CUstream stream):
     cdef int side, result = 0
     maker = None
     _find_kind(self, handle, &kind)
-    side = enter_call(&self.calls)
+    side = enter_call(self.calls)
     plans = self.plans.load()
     if plans != NULL and chosen_plan(self, handle) == NULL:
         with nogil:
             result = _choose_plan(self, plans, handle, kind, &choice)
         if result < 0 and plans.maker != NULL:
             maker = <object>plans.maker
-    leave_call(&self.calls, side)
+    leave_call(self.calls, side)
     if result == 0:
         return None
     if choice.why != NotChosen.NO_PLAN or maker is None:
@@ -178,14 +178,14 @@ cdef int _add(
     try:
         # Another one than before, if what made the plan released this thread's handles.
         handle = current_handle(stream, self.owner)
-        side = enter_call(&self.calls)
+        side = enter_call(self.calls)
         if plans == NULL:
             plans = self.plans.load()
             is_wanted = plans != NULL and plans.maker == <void*>maker
         if is_wanted:
             with nogil:
                 result = _add_plan(self, plans, made, handle, &choice)
-        leave_call(&self.calls, side)
+        leave_call(self.calls, side)
         if result < 0:
             _refuse_choice(self, kind, &choice)
     except BaseException:

@@ -12,22 +12,23 @@ from libc.stdint cimport int64_t, uintptr_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from cudnn_bindgen.runtime.chain cimport find_joined, keep_links, reason_of_links, take_plans
 from cudnn_bindgen.runtime.device_plan cimport (
-    choose_first, chosen_plan, handle_of_call, provide_plan,
+    choose_first, chosen_plan, handle_of_call,
 )
 from cudnn_bindgen.runtime.handle cimport WORKSPACE_ALIGNMENT, Handle, Obstacle, Stop, held_block
 from cudnn_bindgen.runtime.launch cimport (
-    check_strides, describe_loaded, launch_loaded, needed_size, overcome,
+    Launched, as_launched, check_strides, describe_launched, launch, needed_size, overcome,
 )
 from cudnn_bindgen.runtime.library cimport (
-    CAPTURING, NOT_CAPTURING, CUstream, Failure, capture_state, driver_api, is_forked, raise_cudnn,
+    CAPTURING, NOT_CAPTURING, CUstream, Failure, capture_state, driver_api, raise_cudnn,
 )
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.plan cimport (
-    LoadedPlan, Plan, PlanSet, destroy_unneeded_plans, keep_for_capture, load_set, unload_set,
+    LoadedPlan, PlanSet, destroy_unneeded_plans, keep_for_capture, load_set, unload_set,
 )
 from cudnn_bindgen.runtime.record cimport POLICY_RECORD, NodeDescription
-from cudnn_bindgen.runtime.registered cimport Graph, enter_call, leave_call, wait_for_calls
+from cudnn_bindgen.runtime.registered cimport Graph, enter_call, leave_call
 
 from cudnn_bindgen.module_data import RUNTIME_ABI
 from cudnn_bindgen.runtime.errors import (
@@ -76,6 +77,7 @@ cdef void* register_graph(
     `source`: what its file is called.
     """
     cdef Graph* graph = new Graph()
+    graph.calls = &graph.own_calls
     owner = (module, fingerprint)
     _registered.append((owner, operands, source))
     graph.owner = <void*>owner
@@ -154,6 +156,7 @@ cdef int64_t overridden_workspace_size(void* graph, void* overrides) except -1:
     cdef Stop stop
     if values != NULL and values.uids.empty():
         values = NULL
+    obstacle.owner = NULL
     while True:
         stop = _find_size(self, handle_of_call(self, NULL), values, &obstacle)
         if stop == Stop.NOWHERE:
@@ -185,7 +188,7 @@ cdef int replace_plans(void* graph, tuple plans, object make_missing) except -1:
     except BaseException:
         unload_set(loaded, &ignored)
         raise
-    return _retire(self, self.plans.exchange(loaded))
+    return _replace(self, loaded)
 
 
 cdef int close_graph(void* graph) except -1:
@@ -194,7 +197,7 @@ cdef int close_graph(void* graph) except -1:
     What a captured CUDA graph launches stays until the graph is gone.
     """
     cdef Graph* self = <Graph*>graph
-    return _retire(self, self.plans.exchange(NULL))
+    return _replace(self, NULL)
 
 
 cdef bint is_graph_open(void* graph) noexcept:
@@ -234,7 +237,7 @@ cdef dict graph_launch_stats(void* graph):
         "recorded": self.counts.recorded.load(),
         "evicted": self.counts.evicted.load(),
         "refused": self.counts.refused.load(),
-        "reason": self.counts.reason().decode(),
+        "reason": self.counts.reason().decode() + reason_of_links(self),
     }
 
 
@@ -246,8 +249,14 @@ cdef list graph_launch_nodes(void* graph):
     cdef Graph* self = <Graph*>graph
     cdef vector[NodeDescription] nodes
     cdef string reason
-    while not _find_nodes(self, handle_of_call(self, NULL), nodes, reason):
-        provide_plan(self, NULL)
+    cdef Obstacle obstacle
+    cdef Stop stop
+    obstacle.owner = NULL
+    while True:
+        stop = _find_nodes(self, handle_of_call(self, NULL), nodes, reason, &obstacle)
+        if stop == Stop.NOWHERE:
+            break
+        overcome(self, stop, &obstacle, NULL, -1, NULL)
     if not reason.empty():
         raise BindingError(f"the launch cannot be recorded: {reason.decode()}")
     names = [operand.argument for operand in <tuple>self.operand_data if operand.role != "scalar"]
@@ -286,14 +295,15 @@ cdef int _enter(
     cdef Obstacle obstacle
     cdef Stop stop
     cdef int side
+    obstacle.owner = NULL
     while True:
         handle = handle_of_call(self, stream)
         if device >= 0 and handle.device != device:
             return 1 + handle.device
-        side = enter_call(&self.calls)
+        side = enter_call(self.calls)
         stop = _execute(
             self, handle, slots, overrides, workspace, workspace_bytes, stream, &obstacle)
-        leave_call(&self.calls, side)
+        leave_call(self.calls, side)
         if stop == Stop.NOWHERE:
             return 0
         with gil:
@@ -324,18 +334,17 @@ cdef Stop _execute(
     Graph* self, Handle* handle, void** slots, OverrideValues* overrides, void* workspace,
     int64_t workspace_bytes, CUstream stream, Obstacle* obstacle
 ) noexcept nogil:
-    cdef LoadedPlan* loaded = chosen_plan(self, handle)
-    if loaded == NULL:
-        return Stop.AT_PLAN
-    cdef Plan* plan = loaded.by_device[handle.device].load()
+    cdef Launched what
+    cdef Stop stop = _find_launched(self, handle, &what, obstacle)
+    if stop != Stop.NOWHERE:
+        return stop
     cdef int state = capture_state(driver_api(), stream)
-    cdef Stop stop
     if overrides != NULL:
-        stop = check_strides(self, loaded, overrides, obstacle)
+        stop = check_strides(self, what.loaded, overrides, obstacle)
         if stop != Stop.NOWHERE:
             return stop
     if workspace == NULL or workspace_bytes >= 0:
-        stop = needed_size(loaded, handle, plan, overrides, obstacle)
+        stop = needed_size(&what, handle, overrides, obstacle)
         if stop != Stop.NOWHERE:
             return stop
         if 0 <= workspace_bytes < obstacle.size:
@@ -344,49 +353,68 @@ cdef Stop _execute(
             stop = held_block(handle, stream, state, obstacle, &workspace)
             if stop != Stop.NOWHERE:
                 return stop
-    if state == CAPTURING and keep_for_capture(loaded, stream, &obstacle.failure) < 0:
+    if state == CAPTURING and _keep(&what, stream, &obstacle.failure) < 0:
         return Stop.AT_FAILURE
-    return launch_loaded(
-        self, loaded, handle, plan, slots, overrides, <char*>workspace, stream,
-        state == NOT_CAPTURING, &obstacle.failure)
+    return launch(
+        &what, self, handle, slots, overrides, <char*>workspace, stream, state == NOT_CAPTURING,
+        False, obstacle)
+
+
+cdef inline Stop _find_launched(
+    Graph* self, Handle* handle, Launched* what, Obstacle* obstacle
+) noexcept nogil:
+    """Find what a call launches on the handle's device; AT_PLAN: it lacks a plan there."""
+    if self.chain != NULL:
+        return find_joined(self, handle, what, obstacle)
+    cdef LoadedPlan* loaded = chosen_plan(self, handle)
+    if loaded == NULL:
+        return Stop.AT_PLAN
+    as_launched(loaded, loaded.by_device[handle.device].load(), what)
+    return Stop.NOWHERE
+
+
+cdef int _keep(const Launched* what, CUstream stream, Failure* failure) noexcept nogil:
+    """Let the CUDA graph that `stream` is being captured into own what is launched."""
+    if what.joined != NULL:
+        return keep_links(what.joined, stream, failure)
+    return keep_for_capture(what.loaded, stream, failure)
 
 
 cdef Stop _find_size(
     Graph* self, Handle* handle, OverrideValues* overrides, Obstacle* obstacle
 ) noexcept nogil:
-    cdef int side = enter_call(&self.calls)
-    cdef Stop stop = Stop.AT_PLAN
-    cdef LoadedPlan* loaded = chosen_plan(self, handle)
-    if loaded != NULL:
-        stop = needed_size(
-            loaded, handle, loaded.by_device[handle.device].load(), overrides, obstacle)
-    leave_call(&self.calls, side)
+    cdef Launched what
+    cdef int side = enter_call(self.calls)
+    cdef Stop stop = _find_launched(self, handle, &what, obstacle)
+    if stop == Stop.NOWHERE:
+        stop = needed_size(&what, handle, overrides, obstacle)
+    leave_call(self.calls, side)
     return stop
 
 
-cdef bint _find_nodes(
-    Graph* self, Handle* handle, vector[NodeDescription]& nodes, string& reason
+cdef Stop _find_nodes(
+    Graph* self, Handle* handle, vector[NodeDescription]& nodes, string& reason,
+    Obstacle* obstacle
 ) noexcept nogil:
-    """False: no plan is chosen for the device."""
-    cdef int side = enter_call(&self.calls)
-    cdef LoadedPlan* loaded = chosen_plan(self, handle)
-    if loaded != NULL:
-        describe_loaded(
-            self, loaded, handle, loaded.by_device[handle.device].load(), nodes, reason)
-    leave_call(&self.calls, side)
-    return loaded != NULL
+    cdef Launched what
+    cdef int side = enter_call(self.calls)
+    cdef Stop stop = _find_launched(self, handle, &what, obstacle)
+    if stop == Stop.NOWHERE:
+        describe_launched(&what, self, handle, nodes, reason)
+    leave_call(self.calls, side)
+    return stop
 
 
-cdef int _retire(Graph* self, PlanSet* plans) except -1:
+cdef int _replace(Graph* self, PlanSet* plans) except -1:
+    """Put a set in place of the graph's, or none; destroy that when calls have left it."""
     cdef Failure failure
-    cdef int result
+    cdef PlanSet* old
+    cdef int result = 0
     destroy_unneeded_plans()
-    # In a forked process, calls that the fork interrupted never leave.
-    if plans == NULL or is_forked():
-        return 0
     with nogil:
-        wait_for_calls(&self.calls)
-        result = unload_set(plans, &failure)
+        old = take_plans(self, plans)
+        if old != NULL:
+            result = unload_set(old, &failure)
     if result < 0:
         return raise_cudnn(failure.call, failure.status, self.owner)
     return 0

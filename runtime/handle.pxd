@@ -50,6 +50,7 @@ cdef struct Obstacle:
     int axis
     int64_t alignment
     Failure failure
+    void* owner                  # whose link stopped, as in `raise_cudnn`; NULL: the call's graph
 
 
 # No stream has this address: makes the next use_stream() call cudnnSetStream.

@@ -1,5 +1,5 @@
 # cython: language_level=3, freethreading_compatible=True
-"""One launch of a loaded plan: through its launch record, or direct.
+"""One launch of a loaded plan, or of a chain's: through its launch record, or direct.
 
 Also what a plan says to a call's overrides (alignment of strides, the workspace they need), and
 what comes of a call that stopped. Inside the plans no Python code may run (registered.pxd): a call
@@ -12,7 +12,7 @@ from libcpp.atomic cimport atomic
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from cudnn_bindgen.runtime.device_plan cimport provide_plan
+from cudnn_bindgen.runtime.device_plan cimport handle_of_call, provide_plan
 from cudnn_bindgen.runtime.handle cimport Handle, Obstacle, Stop, no_stream, take_block, use_stream
 from cudnn_bindgen.runtime.library cimport (
     CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUDA_SUCCESS, CUDNN_STATUS_SUCCESS, CUstream,
@@ -76,64 +76,66 @@ cdef enum:
     SIZE_SINCE = 92300
 
 
-# One call and the memory that it assembles in; lives on its stack.
-cdef struct Call:
-    Graph* graph
-    LoadedPlan* loaded
-    Handle* handle
-    Plan* plan
-    void** slots
-    OverrideValues* overrides    # NULL: as declared
-    char* workspace
-    bint has_workspace           # whether the plan uses any
-    void** pack                  # room for the variant pack
-    void** addresses             # room for the operands and the workspace
-    char* scalars                # room for 8 bytes a scalar
+cdef void as_launched(LoadedPlan* loaded, Plan* plan, Launched* what) noexcept nogil:
+    """Say what a call of a graph launches on the device that `plan` is on."""
+    what.id = loaded.id
+    what.records = &loaded.records
+    what.stream_use = &plan.stream_use
+    what.workspace_size = loaded.frontend_workspace + plan.workspace_size
+    what.uses_cudnn = loaded.kernels == NULL
+    what.pack_size = loaded.uids.size()
+    what.enqueue = _enqueue_plan
+    what.direct = _launch_direct
+    what.loaded = loaded
+    what.plan = plan
+    what.joined = NULL
 
 
-cdef Stop launch_loaded(
-    Graph* graph, LoadedPlan* loaded, Handle* handle, Plan* plan, void** slots,
-    OverrideValues* overrides, char* workspace, CUstream stream, bint may_record,
-    Failure* failure
+cdef Stop launch(
+    const Launched* what, Graph* graph, Handle* handle, void** slots, OverrideValues* overrides,
+    char* workspace, CUstream stream, bint may_record, bint checks_only, Obstacle* obstacle
 ) noexcept nogil:
-    """Enqueue the plan once on `stream`, or say at what it stopped; `failure` is of AT_FAILURE.
+    """Enqueue the graph once on `stream`, or say at what it stopped.
 
     `may_record`: the stream is not being captured. A captured graph gets the launch's own nodes.
+    `checks_only`: enqueue nothing; look whether all would stay on the stream.
     """
     cdef void* memory[3 * STACK_SLOTS]
     cdef void** room = memory
-    cdef size_t slots_needed = max(loaded.uids.size(), <size_t>graph.slots + 1)
+    cdef size_t slots_needed = max(what.pack_size, <size_t>graph.slots + 1)
     if slots_needed > STACK_SLOTS:
         room = <void**>malloc(3 * slots_needed * sizeof(void*))
         if room == NULL:
-            failure.call = NULL
+            obstacle.failure.call = NULL
             return Stop.AT_FAILURE
     else:
         slots_needed = STACK_SLOTS
     cdef Call call
     cdef Stop stop
-    _assemble(
-        &call, graph, loaded, handle, plan, slots, overrides, workspace, room, slots_needed)
-    if may_record and graph.policy.load() != POLICY_DIRECT and _launch_recorded(&call, stream):
+    _assemble(&call, what, graph, handle, slots, overrides, workspace, room, slots_needed)
+    if checks_only:
+        stop = _check_stream(&call, stream, not may_record)
+    elif may_record and graph.policy.load() != POLICY_DIRECT and _launch_recorded(&call, stream):
         stop = Stop.NOWHERE
     else:
-        stop = _check_stream(&call, stream, not may_record)
+        stop = what.direct(&call, stream, not may_record, obstacle)
         if stop == Stop.NOWHERE:
-            stop = _launch_direct(&call, stream, failure)
+            graph.counts.direct.fetch_add(1)
+            graph.counts.last_path.store(POLICY_DIRECT)
     if room != memory:
         free(room)
     return stop
 
 
-cdef void describe_loaded(
-    Graph* graph, LoadedPlan* loaded, Handle* handle, Plan* plan,
-    vector[NodeDescription]& nodes, string& reason
+cdef void describe_launched(
+    const Launched* what, Graph* graph, Handle* handle, vector[NodeDescription]& nodes,
+    string& reason
 ) noexcept nogil:
-    """Record the plan for made-up addresses and tell its nodes; nothing is launched.
+    """Record the graph for made-up addresses and tell its nodes; nothing is launched.
 
     `reason` becomes why it cannot be recorded, if it cannot.
     """
-    cdef size_t room_slots = max(loaded.uids.size(), <size_t>graph.slots + 1)
+    cdef size_t room_slots = max(what.pack_size, <size_t>graph.slots + 1)
     cdef vector[void*] room
     cdef vector[void*] slots
     cdef vector[uint64_t] zeros
@@ -149,26 +151,24 @@ cdef void describe_loaded(
         if slot >= <size_t>graph.operands:
             slots[slot] = &zeros[slot]
     _assemble(
-        &call, graph, loaded, handle, plan, slots.data(), NULL, made_up + (slots.size() << 32),
+        &call, what, graph, handle, slots.data(), NULL, made_up + (slots.size() << 32),
         room.data(), room_slots)
     _as_recorded(&call, NULL, &recorded)
     (&reason)[0] = describe_launch(recorded, nodes)
 
 
 cdef void _assemble(
-    Call* call, Graph* graph, LoadedPlan* loaded, Handle* handle, Plan* plan, void** slots,
+    Call* call, const Launched* what, Graph* graph, Handle* handle, void** slots,
     OverrideValues* overrides, char* workspace, void** room, size_t room_slots
 ) noexcept nogil:
+    call.what = what
     call.graph = graph
-    call.loaded = loaded
     call.handle = handle
-    call.plan = plan
     call.slots = slots
     call.overrides = overrides
     call.workspace = workspace
     # Under overrides only cuDNN knows, and asking costs more than an address too many.
-    call.has_workspace = workspace != NULL if overrides != NULL else (
-        loaded.frontend_workspace + plan.workspace_size > 0)
+    call.has_workspace = workspace != NULL if overrides != NULL else what.workspace_size > 0
     call.pack = room
     call.addresses = room + room_slots
     call.scalars = <char*>(room + 2 * room_slots)
@@ -186,10 +186,10 @@ cdef Stop _check_stream(Call* call, CUstream stream, bint in_capture) noexcept n
     # On the default streams all comes right: the legacy one waits for the others.
     if <size_t>stream <= CU_STREAM_PER_THREAD and not in_capture:
         return Stop.NOWHERE
-    if call.plan.stream_use.load() == STREAM_UNKNOWN:
+    if call.what.stream_use.load() == STREAM_UNKNOWN:
         _as_recorded(call, stream, &recorded)
         find_stream_use(recorded)
-    if call.plan.stream_use.load() != LEAVES_STREAM:
+    if call.what.stream_use.load() != LEAVES_STREAM:
         return Stop.NOWHERE
     if in_capture:
         return Stop.AT_CAPTURE
@@ -200,33 +200,41 @@ cdef Stop _check_stream(Call* call, CUstream stream, bint in_capture) noexcept n
     return Stop.NOWHERE
 
 
-cdef Stop _launch_direct(Call* call, CUstream stream, Failure* failure) noexcept nogil:
-    if call.loaded.kernels != NULL:
-        if _enqueue(call, call.slots, call.workspace, stream, failure) < 0:
-            return Stop.AT_FAILURE
-    elif (
-        use_stream(call.handle, stream, failure) < 0
-        or _enqueue(call, call.slots, call.workspace, call.handle.stream, failure) < 0
-    ):
+cdef Stop _launch_direct(
+    Call* call, CUstream stream, bint in_capture, Obstacle* obstacle
+) noexcept nogil:
+    cdef Stop stop = _check_stream(call, stream, in_capture)
+    if stop != Stop.NOWHERE:
+        return stop
+    if call.what.uses_cudnn and use_stream(call.handle, stream, &obstacle.failure) < 0:
         return Stop.AT_FAILURE
-    call.graph.counts.direct.fetch_add(1)
-    call.graph.counts.last_path.store(POLICY_DIRECT)
+    if _enqueue_plan(call, call.slots, call.workspace, stream, &obstacle.failure) < 0:
+        return Stop.AT_FAILURE
     return Stop.NOWHERE
 
 
-cdef int _enqueue(
+cdef int _enqueue_plan(
     Call* call, void** slots, char* workspace, CUstream stream, Failure* failure
 ) noexcept nogil:
-    cdef LoadedPlan* loaded = call.loaded
+    return enqueue_plan(
+        call.what.loaded, call.what.plan, call.handle, call.graph.slots, slots, call.overrides,
+        workspace, call.pack, stream, failure)
+
+
+cdef int enqueue_plan(
+    LoadedPlan* loaded, Plan* plan, Handle* handle, int count, void** slots,
+    OverrideValues* overrides, char* workspace, void** pack, CUstream stream, Failure* failure
+) noexcept nogil:
+    """Enqueue a plan on `stream`, which the handle's cuDNN has; `pack` is room for its uids."""
     if loaded.kernels != NULL:
-        return launch_own(loaded, call.plan, slots, workspace, stream, failure)
-    cdef int count = fill_pack(loaded, call.graph.slots, slots, workspace, call.pack)
+        return launch_own(loaded, plan, slots, workspace, stream, failure)
+    cdef int filled = fill_pack(loaded, count, slots, workspace, pack)
     if not loaded.parts.empty():
         if prepare_workspace(loaded, driver_api(), workspace, stream, failure) < 0:
             return -1
     # cuDNN's share of the workspace lies after the frontend's.
     return launch_plan(
-        cudnn_api(), call.handle, call.plan, count, loaded.uids.data(), call.pack, call.overrides,
+        cudnn_api(), handle, plan, filled, loaded.uids.data(), pack, overrides,
         workspace + loaded.frontend_workspace if workspace != NULL else NULL, failure)
 
 
@@ -249,9 +257,9 @@ cdef void _as_recorded(Call* call, CUstream stream, RecordedCall* recorded) noex
         memcpy(call.scalars + used, call.slots[graph.operands + scalar], width)
         used += width
     recorded.driver = call.handle.driver
-    recorded.plan = call.loaded.id
-    recorded.records = &call.loaded.records
-    recorded.stream_use = &call.plan.stream_use
+    recorded.plan = call.what.id
+    recorded.records = call.what.records
+    recorded.stream_use = call.what.stream_use
     recorded.policy = graph.policy.load()
     recorded.work.context = call.handle.context
     recorded.work.device = call.handle.device
@@ -279,7 +287,7 @@ cdef size_t _largest_for_record(void* what) noexcept nogil:
     """Bytes from an address on that a call may touch, of the operand or workspace with the most."""
     cdef Call* call = <Call*>what
     cdef uint64_t largest = call.graph.largest
-    cdef int64_t workspace = call.loaded.frontend_workspace + call.plan.workspace_size
+    cdef int64_t workspace = call.what.workspace_size
     cdef int slot
     if call.overrides != NULL:
         for slot in range(call.graph.operands):
@@ -306,12 +314,12 @@ cdef int _launch_for_record(void* what, void* const* addresses, void* stream) no
     if call.has_workspace:
         workspace = <char*>addresses[graph.operands]
     status = CUDNN_STATUS_SUCCESS
-    if call.loaded.kernels == NULL:
+    if call.what.uses_cudnn:
         # The capturing stream is gone after recording: the next direct call must set its own.
         call.handle.stream = no_stream()
         status = cudnn_api().set_stream(call.handle.cudnn, stream)
     if status == CUDNN_STATUS_SUCCESS:
-        status = _enqueue(call, slots, workspace, stream, &failure)
+        status = call.what.enqueue(call, slots, workspace, stream, &failure)
     free(slots)
     return status
 
@@ -410,6 +418,13 @@ cdef int overcome(
     int64_t workspace_bytes, CUstream stream
 ) except -1:
     """Provide what a call lacked, which begins again then, or raise what was wrong."""
+    cdef void* owner = self.owner if obstacle.owner == NULL else obstacle.owner
+    cdef size_t link
+    if stop == Stop.AT_PLAN and self.chain != NULL:
+        for link in range(self.chain.links.size()):
+            handle_of_call(self.chain.links[link].graph, stream)
+            provide_plan(self.chain.links[link].graph, stream)
+        return 0
     if stop == Stop.AT_PLAN:
         return provide_plan(self, stream)
     if stop == Stop.AT_WORKSPACE:
@@ -421,7 +436,7 @@ cdef int overcome(
         return check_size(
             (<tuple>self.owner)[0], obstacle.frontend_size + <object>obstacle.size)
     if stop == Stop.AT_STREAM or stop == Stop.AT_CAPTURE:
-        raise StreamError((<tuple>self.owner)[0], stop == Stop.AT_CAPTURE)
+        raise StreamError((<tuple>owner)[0], stop == Stop.AT_CAPTURE)
     if stop == Stop.AT_STRIDE:
         return _refuse_stride(self, overrides, obstacle)
     if obstacle.failure.call == NULL:
@@ -430,4 +445,4 @@ cdef int overcome(
         return check_driver(obstacle.failure.call, obstacle.failure.status)
     if overrides != NULL:
         return _raise_overridden(&obstacle.failure, self, overrides)
-    return raise_cudnn(obstacle.failure.call, obstacle.failure.status, self.owner)
+    return raise_cudnn(obstacle.failure.call, obstacle.failure.status, owner)

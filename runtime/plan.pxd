@@ -83,6 +83,7 @@ cdef cppclass PlanSet:
     atomic[LoadedPlan*] chosen[MAX_DEVICES]
 
 
+cdef uint64_t next_id() noexcept nogil
 cdef PlanSet* load_set(
     tuple owner, tuple operands, tuple plans, object make_missing
 ) except NULL

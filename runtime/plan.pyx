@@ -72,6 +72,11 @@ cdef enum:
     ZERO = 1
 
 
+cdef uint64_t next_id() noexcept nogil:
+    """What no plan of the process has yet."""
+    return _next_id.fetch_add(1)
+
+
 cdef PlanSet* load_set(
     tuple owner, tuple operands, tuple plans, object make_missing
 ) except NULL:
@@ -198,7 +203,7 @@ cdef int _lay_out(LoadedPlan* loaded, dict slots, object parts) except -1:
     cdef Replacement replacement
     cdef Aligned aligned
     cdef uint64_t bits
-    loaded.id = _next_id.fetch_add(1)
+    loaded.id = next_id()
     loaded.cudnn_version = parts.cudnn_version
     loaded.sm = parts.sm
     loaded.sm_count = parts.sm_count

@@ -6,14 +6,14 @@ may never come.
 No Python code runs inside: a finalizer, a signal handler or a debugger may close the graph, and
 would wait for its own call. What a call lacks, or must raise, is a value until it has left.
 """
-from libc.stdint cimport uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libcpp.atomic cimport atomic
 from libcpp.mutex cimport mutex
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.override_values cimport OverrideTable
-from cudnn_bindgen.runtime.plan cimport PlanSet
-from cudnn_bindgen.runtime.record cimport LaunchCounts
+from cudnn_bindgen.runtime.plan cimport MAX_DEVICES, LoadedPlan, Plan, PlanSet
+from cudnn_bindgen.runtime.record cimport LaunchCounts, PlanRecords
 
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
@@ -23,6 +23,46 @@ cdef cppclass Calls:
     atomic[int] inside[2]        # by the side that a call came in on
     atomic[int] side             # where calls come in now
     mutex waiting                # one thread waits at a time; held without the GIL
+
+
+cdef cppclass Graph
+
+
+# Where the address of a link's slot comes from.
+cdef struct Place:
+    int slot                     # of the chain; -1: the workspace
+    int64_t offset               # bytes from there on
+
+
+# A graph of a chain.
+cdef cppclass Link:
+    Graph* graph
+    vector[Place] places         # of each slot
+    vector[int] after            # links that it waits for; not those that these wait for
+    int lane                     # of the workspace
+
+
+# The plans that a chain's links have on one device. Owned by the chain until one of them is
+# retired; immutable but for the last two.
+cdef cppclass Joined:
+    uint64_t id                  # no plan and no others of the process ever have it
+    vector[LoadedPlan*] loaded   # of each link
+    vector[Plan*] plans
+    vector[int64_t] offsets      # of each link's part of the workspace; -1: it needs none
+    int64_t workspace_size
+    PlanRecords records
+    atomic[int] stream_use       # of records.hpp
+
+
+# What makes one graph of several: the rest is theirs.
+cdef cppclass Chain:
+    vector[Link] links           # in the order in which they run
+    bint is_serial               # each waits for the one before
+    int lanes
+    int64_t inner_size           # bytes of tensors between links, where the workspace begins
+    # By device ordinal; written under `Graph.building` of the chain. NULL: not joined yet.
+    atomic[Joined*] joined[MAX_DEVICES]
+    mutex parting                # one thread takes plans of a link; never waits for the GIL
 
 
 # What a generated module registers, once; never freed, because a module is never unloaded.
@@ -42,7 +82,10 @@ cdef cppclass Graph:
     atomic[int] record_capacity  # records of each stream
     LaunchCounts counts
     atomic[PlanSet*] plans       # NULL: closed, or emitted from structure only
-    Calls calls                  # that may be inside a plan of the set
+    Calls own_calls
+    Calls* calls                 # that may be inside a plan of the set; links share their chain's
+    Chain* chain                 # NULL: it is none
+    Graph* within                # the chain that it is a link of, or NULL
     mutex building               # one thread creates a plan or adds one; never waits for the GIL
     void* tensors                # TensorRules*, of register_tensors
     void* source                 # the base name of its file, for messages; kept alive likewise

@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from support import families, overriding, tensor_cases
+from support import chains, families, overriding, tensor_cases
 from support.cases import CASES, GRAPHS, Case
 from support.launch_recording import Moving, launched
 from support.operands import Operands
@@ -132,6 +132,8 @@ class Builds:
             bindings = [bind(read_graph(plan)) for plan in several_plans()]
             plans = tuple(binding.plans[0] for binding in bindings)
             return render(replace(bindings[0], plans=plans), module, f"{module}.bundle")
+        if module == chains.MODULE:
+            return chains.DIAMOND.emit()
         if module in families.FAMILIES:
             return families.emit(module)
         graph = read_graph((GRAPHS | overriding.GRAPHS | tensor_cases.GRAPHS)[module])

@@ -96,8 +96,12 @@ class Binding:
         return bool(outputs) and all(output.is_empty for output in outputs)
 
 
-def bind(graph: Graph, options: OverrideOptions | None = None) -> Binding:
+def bind(
+    graph: Graph, options: OverrideOptions | None = None, *, is_sized: bool | None = None
+) -> Binding:
     """Decide arguments, slots and metadata of `graph`.
+
+    `is_sized`: of find_layout_rules; None: as the graph's own plan asks.
 
     Raises
     ------
@@ -105,7 +109,9 @@ def bind(graph: Graph, options: OverrideOptions | None = None) -> Binding:
         `options` ask for what the graph does not have.
     """
     digest = fingerprint(graph)
-    arguments = _arguments(graph)
+    if is_sized is None:
+        is_sized = graph.plan is not None and graph.plan.kernels is not None
+    arguments = _arguments(graph, is_sized)
     uids = {argument.uid for argument in arguments}
     axes = name_axes(graph)
     shapes = [Shape(a.name, axes[a.uid], a.dim, a.stride) for a in arguments if not a.is_scalar]
@@ -163,7 +169,7 @@ def _uses(graph: Graph, tensors: Mapping[int, Tensor]) -> Iterator[_Use]:
         yield _Use(tensor.uid, "", "operand", _OPTIONAL)
 
 
-def _arguments(graph: Graph) -> tuple[Argument, ...]:
+def _arguments(graph: Graph, is_sized: bool) -> tuple[Argument, ...]:
     tensors = {tensor.uid: tensor for tensor in graph.tensors}
     first: dict[int, _Use] = {}
     for use in _uses(graph, tensors):
@@ -177,7 +183,7 @@ def _arguments(graph: Graph) -> tuple[Argument, ...]:
         [structural[use.uid] for _, use in bound], [tensors[use.uid].name for _, use in bound]
     )
     aligned = dict(graph.plan.aligned_operands) if graph.plan else {}
-    layouts = find_layout_rules(graph)
+    layouts = find_layout_rules(graph, is_sized=is_sized)
     return tuple(
         _argument(slot, name, group, use, tensors[use.uid], aligned, layouts[use.uid])
         for slot, ((group, use), name) in enumerate(zip(bound, names, strict=True))

@@ -1,12 +1,20 @@
-"""Binding or Family → ModuleData: what the runtime is told, in a module's text or by `load`."""
+"""Binding, Family or Chain → ModuleData: what the runtime is told."""
 
 from __future__ import annotations
 
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding
+from cudnn_bindgen.codegen.bind.chain import Chain
 from cudnn_bindgen.codegen.bind.family import Family
 from cudnn_bindgen.codegen.bind.overrides import OverrideParts
 from cudnn_bindgen.codegen.model.data_types import BITS
-from cudnn_bindgen.module_data import GraphData, ModuleData, Operand, OverrideData
+from cudnn_bindgen.module_data import (
+    ChainData,
+    GraphData,
+    LinkData,
+    ModuleData,
+    Operand,
+    OverrideData,
+)
 
 
 def data_of(binding: Binding, source: str) -> ModuleData:
@@ -21,6 +29,22 @@ def data_of_family(family: Family) -> ModuleData:
         tuple(dim.name for dim in family.key),
         tuple(dim.places for dim in family.key),
         tuple(_graph(member.binding, member.source, member.key) for member in family.members),
+    )
+
+
+def data_of_chain(chain: Chain, source: str) -> ModuleData:
+    """Return the data of a chain; `source` is the base name of its file."""
+    return ModuleData(
+        chain.binding.fingerprint,
+        (),
+        (),
+        tuple(_graph(link.binding, link.source) for link in chain.links),
+        ChainData(
+            _graph(chain.binding, source),
+            tuple(LinkData(link.name, link.places, link.after, link.lane) for link in chain.links),
+            chain.inner_size,
+            tuple(sorted(chain.wires.items())),
+        ),
     )
 
 

@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Sequence
 
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding, bind
-from cudnn_bindgen.codegen.bind.layouts import LayoutRule
 from cudnn_bindgen.codegen.bind.overrides import OverrideOptions
 from cudnn_bindgen.codegen.errors import GraphFormatError
 from cudnn_bindgen.codegen.model.graph import Graph
@@ -41,13 +40,16 @@ def bind_graphs(
     GraphFormatError
         They are not one graph, or callers would pass them different arguments.
     """
-    first, *others = (bind(graph, options if graph is graphs[0] else None) for graph in graphs)
+    is_sized = any(graph.plan is not None and graph.plan.kernels is not None for graph in graphs)
+    first, *others = (
+        bind(graph, options if graph is graphs[0] else None, is_sized=is_sized) for graph in graphs
+    )
     names = names or [f"plan {number}" for number in range(1, len(graphs) + 1)]
     for binding, name in zip(others, names[1:], strict=True):
         _check_alike(first, binding, names[0], name)
     return dataclasses.replace(
         first,
-        arguments=_strictest([first, *others]),
+        arguments=_widest([first, *others]),
         shared=tuple(
             pair
             for pair in first.shared
@@ -85,21 +87,15 @@ def _described(binding: Binding) -> dict[int, str]:
     return found
 
 
-def _strictest(bindings: Sequence[Binding]) -> tuple[Argument, ...]:
-    """Return the arguments of the first, aligned and laid out as the strictest plan asks."""
+def _widest(bindings: Sequence[Binding]) -> tuple[Argument, ...]:
+    """Return the arguments of the first, aligned as the strictest plan asks."""
     alignments: dict[int, int] = {}
-    layouts: dict[int, LayoutRule] = {}
     for binding in bindings:
         for argument in binding.arguments:
             known = alignments.get(argument.uid, 1)
             alignments[argument.uid] = max(known, argument.alignment)
-            other = layouts.setdefault(argument.uid, argument.layout)
-            if other.kind == "ragged":
-                layouts[argument.uid] = argument.layout
     return tuple(
-        dataclasses.replace(
-            argument, alignment=alignments[argument.uid], layout=layouts[argument.uid]
-        )
+        dataclasses.replace(argument, alignment=alignments[argument.uid])
         for argument in bindings[0].arguments
     )
 

@@ -39,11 +39,13 @@ _RUNNING = {
 }
 
 
-def find_layout_rules(graph: Graph) -> dict[int, LayoutRule]:
-    """Return the layout of each tensor, by uid: what the first port says of it."""
+def find_layout_rules(graph: Graph, *, is_sized: bool) -> dict[int, LayoutRule]:
+    """Return the layout of each tensor, by uid: what the first port says of it.
+
+    `is_sized`: packed tokens are as many as declared, because a plan is kernels, and these are
+    launched with the size of what they read.
+    """
     tensors = {tensor.uid: tensor for tensor in graph.tensors}
-    # Kernels of the frontend's own engines are launched with the size of packed tokens.
-    is_sized = graph.plan is not None and graph.plan.kernels is not None
     layouts: dict[int, LayoutRule] = {}
     for node in graph.nodes:
         for port, uid in node.ports:

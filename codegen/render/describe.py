@@ -1,12 +1,15 @@
-"""Binding → what a module says of its arguments beside the table of them: layouts and values."""
+"""Binding or Chain → what a module says beside the table of its arguments."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding
+from cudnn_bindgen.codegen.bind.chain import Chain
+from cudnn_bindgen.codegen.text import shorten
 
 # What a value does, by port: as the frontend's documentation has it (1.32, docs/operations). Of
 # what is not said there (ACCUM_COUNT), the type has to do.
@@ -38,6 +41,25 @@ def describe_arguments(binding: Binding) -> Iterator[str]:
         meaning = describe_value(argument)
         if meaning:
             yield f"{argument.name}: {meaning}."
+
+
+def describe_links(chain: Chain) -> Iterator[str]:
+    """Yield a sentence for each link of a chain: its graph, and which links it reads from."""
+    for link in chain.links:
+        nodes = shorten(describe_nodes(link.binding), 80)
+        reads = [
+            f"{shorten(end.partition('.')[2])} = {shorten(start, 80)}"
+            for end, start in chain.wires.items()
+            if end.partition(".")[0] == link.name
+        ]
+        wires = f": {', '.join(reads)}" if reads else ""
+        yield f"Link {link.name}, {shorten(link.source)}, {nodes}{wires}."
+
+
+def describe_nodes(binding: Binding) -> str:
+    """Return node tags with their counts: ``MATMUL, POINTWISE x2``."""
+    counts = Counter(binding.nodes)
+    return ", ".join(tag if count == 1 else f"{tag} x{count}" for tag, count in counts.items())
 
 
 def describe_value(argument: Argument) -> str:

@@ -1,6 +1,6 @@
-"""Binding or Family → {file name: text}: fills the templates, decides nothing about the graph.
+"""Binding, Family or Chain → {file name: text}: fills the templates, decides nothing about graphs.
 
-One template for both: a graph alone has no key.
+One template for all: a graph alone has no key, and callers see a chain as if it were one graph.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cudnn_bindgen.codegen.bind.binding import Binding
-from cudnn_bindgen.codegen.bind.data import data_of, data_of_family
+from cudnn_bindgen.codegen.bind.chain import Chain
+from cudnn_bindgen.codegen.bind.data import data_of, data_of_chain, data_of_family
 from cudnn_bindgen.codegen.bind.family import Family
 from cudnn_bindgen.codegen.errors import EmitError
 from cudnn_bindgen.codegen.render.header import write_options
@@ -75,6 +76,18 @@ def render_family(
     data = data_of_family(family)
     said = write_options(options)
     return _render(Module(common, family, data, origin, table, said, sizes), module)
+
+
+def render_chain(
+    chain: Chain, module: str, source: str, options: Sequence[tuple[str, str]] = ()
+) -> dict[str, str]:
+    """Render the files of a chain, as `render` does; `source` is the base name of its file."""
+    table = [docstring_row(row) for row in operand_table(chain.binding)]
+    data = data_of_chain(chain, source)
+    origin = f"From {shorten(source, 60)}"
+    said = write_options(options)
+    view = Module(chain.binding, None, data, origin, table, said, chain=chain)
+    return _render(view, module)
 
 
 def _render(view: Module, module: str) -> dict[str, str]:

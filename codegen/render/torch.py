@@ -9,9 +9,10 @@ from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.bind.binding import Argument, Binding
 from cudnn_bindgen.codegen.bind.torch_autograd import Arriving, BackwardCall, Read
 from cudnn_bindgen.codegen.bind.torch_operator import DTYPES, Operator, Output, Parameter
+from cudnn_bindgen.codegen.render.describe import describe_nodes
 from cudnn_bindgen.codegen.render.docstrings import docstring, words_of
 from cudnn_bindgen.codegen.render.module import fill_template
-from cudnn_bindgen.codegen.render.view import describe_nodes, docstring_row
+from cudnn_bindgen.codegen.render.view import docstring_row
 from cudnn_bindgen.codegen.text import (
     Brackets,
     Piece,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from types import SimpleNamespace
 
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.bind.binding import Binding
+from cudnn_bindgen.codegen.bind.chain import Chain
 from cudnn_bindgen.codegen.bind.family import Family
 from cudnn_bindgen.codegen.model.graph import under
 from cudnn_bindgen.codegen.render.argument import KEY_TYPE, Argument, argument_view
-from cudnn_bindgen.codegen.render.describe import describe_arguments
+from cudnn_bindgen.codegen.render.describe import describe_arguments, describe_links, describe_nodes
 from cudnn_bindgen.codegen.render.docstrings import stub_docs
 from cudnn_bindgen.codegen.render.overrides import Shape, Symbols, override_shapes
 from cudnn_bindgen.codegen.render.signatures import Signature, run_signature
@@ -32,7 +33,10 @@ _MOST_PLANS = 12
 
 @dataclass(frozen=True)
 class Module:
-    """A module before it is text; `binding` is the graph's, or what a family has in common."""
+    """A module before it is text.
+
+    `binding` is the graph's, what a family has in common, or what callers see of a chain.
+    """
 
     binding: Binding
     family: Family | None
@@ -41,6 +45,7 @@ class Module:
     table: list[str]
     options: list[str]
     sizes: dict[int, tuple[list[str], list[str]]] | None = None
+    chain: Chain | None = None
 
     version = __version__
     abi = RUNTIME_ABI
@@ -48,23 +53,25 @@ class Module:
     @property
     def kind(self) -> str:
         """What the fingerprint is of."""
-        return "Family" if self.family else "Graph"
+        return "Family" if self.family else "Chain" if self.chain else "Graph"
 
     @property
     def fingerprint(self) -> str:
-        """The graph's or the family's."""
+        """The graph's, the family's or the chain's."""
         return self.data_.fingerprint
 
     @property
     def title(self) -> str:
-        """The nodes, and for a family how many shapes there are."""
+        """The nodes, and how many shapes or graphs there are of several."""
         title = docstring_row(describe_nodes(self.binding), 80)
+        title += f", a chain of {len(self.chain.links)} graphs" if self.chain else ""
         return title + (f", in {len(self.family.members)} shapes" if self.family else "")
 
     @property
     def notes(self) -> list[str]:
-        """What else is said of operands, scalars, the key and the plans."""
-        texts = [*describe_arguments(self.binding), *self._plans()]
+        """What else is said of links, operands, scalars, the key and the plans."""
+        links = describe_links(self.chain) if self.chain else ()
+        texts = [*links, *describe_arguments(self.binding), *self._plans()]
         if self.overrides and self.binding.overrides and not self.binding.overrides.is_unbounded:
             texts.append("Overrides: dims are at most the declared ones.")
         lines = [line for text in texts for line in fill_words(text)]
@@ -86,11 +93,12 @@ class Module:
         return stub_docs(self.binding, self.sizes, key, takes_overrides=bool(self.overrides))
 
     def _plans(self) -> list[str]:
-        plans = [plan for graph in self.data_.graphs for plan in graph.plans]
+        names = [f" of {link.name}" for link in self.chain.links] if self.chain else repeat("")
         texts = [
-            f"Plan for SM {plan.sm}, {plan.sm_count or 'any number of'} multiprocessors, "
+            f"Plan{name} for SM {plan.sm}, {plan.sm_count or 'any number of'} multiprocessors, "
             f"{under(plan.cudnn_version)}: {shorten(plan.engine, 200)}{_kernels(plan)}."
-            for plan in plans
+            for name, graph in zip(names, self.data_.graphs, strict=False)
+            for plan in graph.plans
         ]
         return texts if len(texts) <= _MOST_PLANS else [f"{len(texts)} plans."]
 
@@ -259,12 +267,6 @@ class Module:
     def data(self) -> list[str]:
         """All that the runtime is told, as lines."""
         return wrap_bytes(pack(self.data_))
-
-
-def describe_nodes(binding: Binding) -> str:
-    """Return the node tags with their counts: ``MATMUL, POINTWISE x2``."""
-    counts = Counter(binding.nodes)
-    return ", ".join(tag if count == 1 else f"{tag} x{count}" for tag, count in counts.items())
 
 
 def docstring_row(text: str, width: int = 100) -> str:

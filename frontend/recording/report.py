@@ -103,7 +103,7 @@ def _holds(folder: Path, name: str) -> bool:
 def _judge(graph: Graph, binding: Binding, tally: Tally) -> dict[str, Any]:
     """Say which of the layouts seen `run` would take."""
     tensors = {tensor.uid: tensor for tensor in graph.tensors}
-    rules = find_layout_rules(graph)
+    rules = find_layout_rules(graph, is_sized=False)
     names = {a.uid: a.argument.removesuffix("_ptr") for a in binding.arguments if not a.is_scalar}
     overridden = {uid for override in tally.overrides for uid in override.uids}
     refused, unknown, accepted = [], [], 0

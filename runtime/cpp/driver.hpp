@@ -140,6 +140,7 @@ struct DriverApi {
     int (*stream_destroy)(void*);
     int (*begin_capture)(void*, int);
     int (*end_capture)(void*, void**);
+    int (*update_dependencies)(void*, void* const*, const EdgeData*, size_t, unsigned);
     int (*get_nodes)(void*, void**, size_t*);
     int (*get_edges)(void*, void**, void**, EdgeData*, size_t*);
     int (*node_type)(void*, int*);
@@ -233,6 +234,7 @@ struct DriverApi {
         record(stream_destroy, "cuStreamDestroy_v2");
         record(begin_capture, "cuStreamBeginCapture_v2");
         record(end_capture, "cuStreamEndCapture");
+        record(update_dependencies, "cuStreamUpdateCaptureDependencies_v2");
         record(get_nodes, "cuGraphGetNodes");
         record(get_edges, "cuGraphGetEdges_v2");
         record(node_type, "cuGraphNodeGetType");

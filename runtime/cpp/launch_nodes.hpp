@@ -1,8 +1,10 @@
 // What one launch consists of, read from a captured graph and copied: nodes, parameters, edges.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "driver.hpp"
@@ -178,6 +180,10 @@ inline Reason read_launch(const DriverApi& driver, void* graph, Launch& launch) 
     for (size_t index = 0; index < edges; ++index) {
         launch.edges.push_back({position(from[index]), position(to[index]), data[index]});
     }
+    // In an order that no capture decides: how the driver lists them is not said.
+    std::sort(launch.edges.begin(), launch.edges.end(), [](const auto& one, const auto& other) {
+        return std::tie(one.from, one.to) < std::tie(other.from, other.to);
+    });
     return {};
 }
 

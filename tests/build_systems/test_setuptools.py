@@ -242,6 +242,22 @@ def test_options_are_those_of_the_command_line() -> None:
     assert (family.options().family.name, family.options().family.keys) == ("f", ("B=q.0",))
 
 
+def test_a_chain_brings_the_graphs_of_its_links(project: Path) -> None:
+    chain = {"name": "mymodel.layer", "graph": "layer.toml", "chain": True}
+    (project / "layer.toml").write_text(
+        '[[link]]\nname = "a"\ngraph = "graphs/attn.json"\n'
+        '[[link]]\nname = "b"\ngraph = "graphs/bwd.json"\n'
+    )
+    [table] = read_tables([chain], "T")
+    assert table.files() == ["layer.toml", "graphs/attn.json", "graphs/bwd.json"]
+    assert table.options().is_chain
+    with pytest.raises(EmitError, match=r"^T\[0\]: --chain: expected no --torch, got both$"):
+        read_tables([{**chain, "torch": True}], "T")
+    (project / "layer.toml").write_text('[[link]]\nname = "a"\ngraph = "../attn.json"\n')
+    with pytest.raises(EmitError, match=r"^T\[0\]: expected files in the project's folder, "):
+        read_tables([chain], "T")
+
+
 def test_a_project_without_a_table_pays_nothing(project: Path) -> None:
     (project / "pyproject.toml").write_text(PROJECT)
     program = """

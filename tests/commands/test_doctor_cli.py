@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
+from support import chains
 from support.bundling import plan
 from support.documents import add_graph, to_json
 from support.standin import Paths
@@ -169,6 +170,10 @@ ROWS = {
     "a module that runs": Row(
         with_gpu(lambda place: place.module("thd")),
         *("launch", "ok", "by a record, once proven; kernels and copies: ", ""),
+    ),
+    "a chain that runs": Row(
+        with_gpu(lambda place: place.module(chains.MODULE)),
+        *("plan for sm_90:132", "ok", "product.plan: sm_90 under cuDNN 9.19.0", ""),
     ),
     "a module that is no library": Row(
         lambda place: place.put("cut.so", "no library"),

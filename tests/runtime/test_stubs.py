@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("mypy")
 
-MODULES = ("empty", "grid", "norm", "product", "product_bare", "rows", "scalars")
+MODULES = ("chained", "empty", "grid", "norm", "product", "product_bare", "rows", "scalars")
 # What Cython adds to each module: its table of C functions, its doctests.
 ADDED = ("__pyx_capi__", "__test__")
 # Methods of the Binding, which serves all graphs: families have keys, others take overrides.

@@ -46,11 +46,15 @@ ROOM = 2 * PAGE + 8 * (COUNT + SPARE)
 @cache
 def launched(name: str, launch: str) -> Case:
     """Return a case whose plan launches its work as `launch` says; its module is the case's own."""
-    case = CASES[name]
+    return dataclasses.replace(relaunched(CASES[name], launch), graph=CASES[name].graph)
+
+
+def relaunched(case: Case, launch: str) -> Case:
+    """Return a case whose plan, which is also its module's, launches its work as `launch` says."""
     text = json.loads(ubjson.loadb(case.plan)["cudnn_backend_data"])
     text["standin"]["launch"] = launch
     plan = edited(case, cudnn_backend_data=json.dumps(text, separators=(",", ":")))
-    return dataclasses.replace(case, name=f"{name} {launch}", plan=plan)
+    return dataclasses.replace(case, name=f"{case.name} {launch}", plan=plan, graph=plan)
 
 
 def counts(module: ModuleType) -> tuple[int, int, int]:

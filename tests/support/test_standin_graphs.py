@@ -60,6 +60,41 @@ def make(standin: Standin, cudnn: Cudnn) -> Iterator[Callable[..., Work]]:
 # Captures
 
 
+def test_what_the_next_captured_launch_waits_for_can_be_set(
+    standin: Standin, make: Callable[..., Work]
+) -> None:
+    work, driver = make(), standin.driver
+    call = driver.cuStreamUpdateCaptureDependencies_v2
+
+    def update(nodes: list[int], flags: int = 1) -> int:
+        array = (ctypes.c_void_p * max(1, len(nodes)))(*nodes)
+        return int(call(pointer(work.stream), array, None, ctypes.c_size_t(len(nodes)), flags))
+
+    def last() -> list[int]:
+        state, count = ctypes.c_int(), ctypes.c_size_t()
+        nodes = ctypes.POINTER(ctypes.c_void_p)()
+        found = (ctypes.byref(state), None, None, ctypes.byref(nodes), ctypes.byref(count))
+        assert driver.cuStreamGetCaptureInfo_v2(pointer(work.stream), *found) == 0
+        return [nodes[i] or 0 for i in range(count.value)]
+
+    assert update([]) == 401, "not capturing"
+    standin.begin_capture(work.stream)
+    assert work.execute() == 0
+    first = last()
+    assert update([]) == 0
+    assert work.execute() == 0
+    second = last()
+    assert len(first) == len(second) == 1
+    assert update(first + first) == 1, "one of them twice"
+    assert update(first, flags=0) == 1, "not known here"
+    assert update(first + second) == 0
+    assert work.execute() == 0
+    status, graph = standin.end_capture_graph(work.stream)
+    assert status == 0
+    assert [after for _, after in shape(standin.graph_nodes(graph))] == [[], [], [0, 1]]
+    standin.destroy_graph(graph)
+
+
 def test_captured_memory_calls(standin: Standin, cudnn: Cudnn) -> None:
     driver = standin.driver
     block = standin.alloc(64)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the GPU tests and the benchmarks on a host with an NVIDIA GPU, PyTorch and a C++ compiler.
 #
-#   tools/gpu/run.sh [install] [tests] [bench] [tensors] [accelerate] [family] [recording] [gil] [memcheck]     all when none is named
+#   tools/gpu/run.sh [install] [tests] [bench] [tensors] [accelerate] [family] [chains] [recording] [gil] [memcheck]     all when none is named
 #   tools/gpu/run.sh install sweep                every plan file of SWEEP, called in every way
 #   tools/gpu/run.sh install patching             what was tried to make a patch cheaper
 #   tools/gpu/run.sh install beside               calls that people know, beside a module's
@@ -74,7 +74,7 @@ sweep() {
     python3 tools/gpu/sweep.py "${SWEEP:?a folder of plan files}" --under "${UNDER:-}" --json "$OUT/sweep.json"
 }
 
-for name in "${@:-install tests bench tensors accelerate family recording gil memcheck}"; do
+for name in "${@:-install tests bench tensors accelerate family chains recording gil memcheck}"; do
     for part in $name; do
         case $part in
         install) step install set_up ;;
@@ -85,6 +85,7 @@ for name in "${@:-install tests bench tensors accelerate family recording gil me
         tensors) step tensors python3 benchmarks/tensors.py "$PLANS"/{sdpa_thd,matmul_bias_relu}.plan --json "$OUT/tensors.json" ;;
         accelerate) step accelerate python3 benchmarks/accelerate.py --json "$OUT/accelerate.json" ;;
         family) step family python3 benchmarks/family.py --json "$OUT/family.json" ;;
+        chains) step chains python3 benchmarks/chains.py --json "$OUT/chains.json" ;;
         overrides) step overrides "${newer_cudnn[@]}" python3 benchmarks/overrides.py --json "$OUT/overrides.json" ;;
         recording) step recording python3 benchmarks/recording.py "$PLANS"/sdpa_thd.plan --json "$OUT/recording.json" ;;
         own) step own python3 benchmarks/own_engines.py tests/data/own-engines/*.json --json "$OUT/own-engines.json" ;;

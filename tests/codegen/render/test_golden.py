@@ -3,7 +3,7 @@
 A new case is a folder with an input.json, or an input.bundle, and one run with
 ``--update-golden``. A module's data stands there as the record that it is. Where there are
 ``backward*.json``, graphs of its gradients, operators of PyTorch are emitted, too. Where there are
-``member*.json``, and no input, they are one family.
+``member*.json``, and no input, they are one family. An ``input.toml`` is a chain of ``link*.json``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def emit(case: str, directory: Path) -> dict[str, str]:
     members = sorted(map(str, Path().glob("member*.json")))
     graphs = [f"--family={case}", *members] if members else map(str, Path().glob("input.*"))
     command = ["emit", "-q", *graphs, "-o", str(directory / f"{case}.pyx")]
+    command += ["--chain"] if Path("input.toml").exists() else []
     backward = sorted(Path().glob("backward*.json"))
     command += ["--torch"] if backward else []
     command += [f"--backward={path}" for path in backward]
@@ -63,7 +64,8 @@ def readable(text: str) -> str:
 
 def named(value: Any) -> Any:
     if hasattr(value, "_asdict"):
-        return {name: named(item) for name, item in value._asdict().items()}
+        items = value._asdict().items()
+        return {name: named(item) for name, item in items if (name, item) != ("chain", None)}
     return tuple(map(named, value)) if isinstance(value, tuple) else value
 
 
@@ -81,7 +83,9 @@ def test_case(
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text)
     golden = [path for path in folder.rglob("*") if path.is_file()]
-    golden = [p for p in golden if p.parent != folder or p.suffix not in (".bundle", ".json")]
+    golden = [
+        p for p in golden if p.parent != folder or p.suffix not in (".bundle", ".json", ".toml")
+    ]
     expected = {str(path.relative_to(folder)): path.read_bytes().decode() for path in golden}
     assert sorted(files) == sorted(expected), HOW_TO_UPDATE
     for name, text in files.items():

@@ -32,8 +32,8 @@ from support.emitting import record_of
 from cudnn_bindgen import __version__
 from cudnn_bindgen.codegen.bind.binding import bind
 from cudnn_bindgen.codegen.read.graph import read_graph
+from cudnn_bindgen.codegen.render.describe import describe_nodes
 from cudnn_bindgen.codegen.render.module import operand_table, render
-from cudnn_bindgen.codegen.render.view import describe_nodes
 
 SUFFIXES = ("pyx", "pyi", "pxd")
 

@@ -20,6 +20,7 @@
     X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetDevice)            \
     X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamGetCtx) X(cuStreamGetId)                        \
     X(cuStreamIsCapturing) X(cuStreamBeginCapture) X(cuStreamEndCapture)                           \
+    X(cuStreamUpdateCaptureDependencies)                                                           \
     X(cuThreadExchangeStreamCaptureMode) X(cuMemAlloc) X(cuMemFree) X(cuMemcpyHtoDAsync)           \
     X(cuMemcpyDtoHAsync) X(cuMemAllocHost) X(cuMemFreeHost) X(cuMemCreate) X(cuMemRelease)         \
     X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)         \

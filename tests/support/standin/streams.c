@@ -333,6 +333,39 @@ EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream argument, int *state, uint64_
     return leave(CALL_cuStreamGetCaptureInfo, status);
 }
 
+/* Flag 1 replaces what the next launch waits for. */
+EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(CUstream argument, struct node *const *last,
+                                                     const unsigned char (*data)[8], size_t count,
+                                                     unsigned flags)
+{
+    ENTER_INITIALIZED(cuStreamUpdateCaptureDependencies);
+    REQUIRE(flags == 1 && data == NULL && (last != NULL || count == 0) && count <= MAX_LAST,
+            CUDA_ERROR_INVALID_VALUE);
+    struct stream *stream = NULL;
+    pthread_mutex_lock(&standin_lock);
+    CUresult status = resolve(argument, &stream);
+    if (status == CUDA_SUCCESS && stream->capture != CAPTURE_ACTIVE) {
+        status = CUDA_ERROR_ILLEGAL_STATE;
+    }
+    for (size_t i = 0; status == CUDA_SUCCESS && i < count; i++) {
+        bool is_twice = false;
+        for (size_t j = 0; j < i; j++) {
+            is_twice = is_twice || last[i] == last[j];
+        }
+        if (is_twice || last[i]->graph != stream->graph) {
+            status = CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    for (size_t i = 0; status == CUDA_SUCCESS && i < count; i++) {
+        stream->last[i] = last[i];
+    }
+    if (status == CUDA_SUCCESS) {
+        stream->last_count = count;
+    }
+    pthread_mutex_unlock(&standin_lock);
+    return leave(CALL_cuStreamUpdateCaptureDependencies, status);
+}
+
 EXPORT CUresult cuStreamGetFlags(CUstream argument, unsigned *flags)
 {
     ENTER_INITIALIZED(cuStreamGetFlags);
