@@ -209,7 +209,7 @@ def main(calls, rounds, json_path):
     console = Console(width=110)
     torch.zeros(1, device="cuda")
     cases = {"matmul": overridden.matmul(), "sdpa": overridden.sdpa()}
-    report = {"machine": graphs.machine_facts(), "graphs": {}}
+    report = {"machine": graphs.machine_facts(), "overrides": {}}
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         files = {}
@@ -226,7 +226,7 @@ def main(calls, rounds, json_path):
             never, recorded = never_repeating(name, case, module, rounds)
             samples |= never
             medians = {path: statistics.median(values) / 1e3 for path, values in samples.items()}
-            report["graphs"][name] = {
+            report["overrides"][name] = {
                 "median_us": {path: round(value, 3) for path, value in medians.items()},
                 "hit_rate": stats["hit_rate"],
                 "recorded_for_shapes_that_never_repeat": recorded,

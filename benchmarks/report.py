@@ -1,16 +1,18 @@
 """Turn the JSON of a benchmark into its part of benchmarks/README.md.
 
-python benchmarks/report.py benchmarks/h200.json            # of host_overhead.py; a plot beside it
+python benchmarks/report.py benchmarks/h200.json            # of host_overhead.py
 python benchmarks/report.py benchmarks/h200-tensors.json    # of tensors.py; others likewise
+
+Beside each JSON it writes a plot.
 """
 
 from __future__ import annotations
 
 import json
-from html import escape
 from pathlib import Path
 
 import click
+from plot import CHARTS, bars, chart
 
 HERE = Path(__file__).parent
 
@@ -24,7 +26,6 @@ COLUMNS = {
     "record, unchanged": "generated execute, record, unchanged",
     "cuGraphLaunch alone": "C: cuGraphLaunch of the same nodes alone",
 }
-COLORS = ("#9aa5b1", "#52606d", "#2680c2", "#f0b429", "#3ebd93", "#199473", "#cbd2d9")
 
 
 def medians(result):
@@ -193,54 +194,32 @@ def machine(report):
     return f"Machine and command: {facts}."
 
 
-def svg(report):
-    """Return a bar chart: host time of one call for each graph and path."""
-    graphs = {name: medians(result) for name, result in report["graphs"].items()}
-    bar, gap, left, width = 9, 14, 170, 560
-    longest = max(value for values in graphs.values() for value in values.values())
-    height = 60 + len(graphs) * (len(COLUMNS) * bar + gap)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 70}" height="{height}" '
-        'font-family="sans-serif" font-size="11">',
-        '<rect width="100%" height="100%" fill="white"/>',
-    ]
-    for index, heading in enumerate(COLUMNS):
-        x, y = 10 + index % 4 * 190, 14 + index // 4 * 16
-        parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{COLORS[index]}"/>')
-        parts.append(f'<text x="{x + 14}" y="{y}">{escape(heading)}</text>')
-    y = 48
-    for name, values in graphs.items():
-        middle = y + len(COLUMNS) * bar / 2 + 4
-        parts.append(f'<text x="{left - 8}" y="{middle}" text-anchor="end">{escape(name)}</text>')
-        for color, value in zip(COLORS, values.values(), strict=True):
-            if value == value:  # a graph without a record has no bar there
-                length = value / longest * width
-                parts.append(
-                    f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{bar - 1}" '
-                    f'fill="{color}"/>'
-                )
-                parts.append(
-                    f'<text x="{left + length + 3:.1f}" y="{y + bar - 1}" font-size="9">'
-                    f"{value:.1f}</text>"
-                )
-            y += bar
-        y += gap
-    parts.append(
-        f'<text x="{left}" y="{height - 4}">host time of one call, median µs, GPU idle</text>'
-    )
-    return "\n".join([*parts, "</svg>", ""])
+def overrides_markdown(report):
+    """Return the table of calls with overrides: a path for each row."""
+    medians = [graph["median_us"] for graph in report["overrides"].values()]
+    lines = ["| path | " + " | ".join(report["overrides"]) + " |"]
+    lines.append("| --- |" + " ---: |" * len(medians))
+    for path in medians[0]:
+        cells = [f"{one[path]:.2f}" for one in medians]
+        lines.append(f"| {path} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", machine(report)])
 
 
 @click.command()
 @click.argument("results", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def main(results):
-    """Write the tables of RESULTS into README.md, and the plot beside RESULTS if it has one."""
+    """Write the tables of RESULTS into README.md, and the plot beside RESULTS."""
     report = json.loads(results.read_text())
+    picture = results.with_suffix(".svg")
     for kind, render in RENDERERS.items():
         if kind in report:
-            fill(f", {kind}", render(report))
+            picture.write_text(chart(kind, report[kind]))
+            plot = f"![{CHARTS[kind][0]}]({picture.name})"
+            made = f"Plot and table: `python benchmarks/report.py benchmarks/{results.name}`."
+            fill(f", {kind}", f"{plot}\n\n{render(report)}\n{made}")
             return
-    results.with_suffix(".svg").write_text(svg(report))
+    graphs = {name: medians(result) for name, result in report["graphs"].items()}
+    picture.write_text(bars(graphs, "host time of one call, median µs, GPU idle"))
     fill("", markdown(report))
 
 
@@ -254,6 +233,7 @@ RENDERERS = {
     "ranks": ranks_markdown,
     "patching": patching_markdown,
     "beside": beside_markdown,
+    "overrides": overrides_markdown,
 }
 
 

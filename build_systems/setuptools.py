@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -56,8 +57,14 @@ def finalize(distribution: Distribution) -> None:
         found += _say_in_a_line(lambda: _extensions(tables, f"{_FILE}: {_TABLE}"))
     if any(isinstance(one, GraphExtension) for one in found):
         distribution.ext_modules = found
-        # Cython's or a project's own, perhaps.
-        distribution.cmdclass["build_ext"] = _build_ext(distribution.get_command_class("build_ext"))
+        find = distribution.get_command_class
+
+        def get_command_class(command: str) -> Any:
+            # build_ext is Cython's or a project's own, perhaps.
+            return _build_ext(find(command)) if command == "build_ext" else find(command)
+
+        # Not in cmdclass, which [tool.setuptools] may replace: it is read after this.
+        distribution.get_command_class = get_command_class
 
 
 def _read_tables() -> object:
@@ -89,6 +96,7 @@ def _say_in_a_line(call: Callable[[], Result]) -> Result:
         return call()
 
 
+@cache
 def _build_ext(base: Any) -> Any:
     """Return `base`, a command that builds extension modules, made to build those of graphs."""
 

@@ -86,13 +86,13 @@ class Child:
             )
         return self._process
 
-    def end(self) -> None:
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End the process and all that it has started. Another thread may wait for an answer."""
         self._is_ended = True
         process = self._process
         if process is not None and process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
+                os.killpg(process.pid, how)
 
     def __enter__(self) -> Child:
         return self

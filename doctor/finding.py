@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from cudnn_bindgen.codegen.text import printable
@@ -23,6 +23,14 @@ class Finding(NamedTuple):
     found: str
     verdict: Verdict = "ok"
     remedy: str = ""
+
+
+def hung(what: str, answer: Mapping[str, object]) -> list[Finding]:
+    """Return the finding for what a process was asked, if it hung."""
+    if "hangs" not in answer:
+        return []
+    remedy = "run doctor once more; if it hangs again, look at what it waits for, as py-spy shows"
+    return [Finding(what, str(answer["error"]), "problem", remedy)]
 
 
 def tidied() -> Callable[[Finding], Finding]:

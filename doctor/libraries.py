@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from cudnn_bindgen.codegen.errors import PlanError
 from cudnn_bindgen.codegen.model.graph import dotted
-from cudnn_bindgen.doctor.finding import Finding, Verdict
+from cudnn_bindgen.doctor.finding import Finding, Verdict, hung
 from cudnn_bindgen.doctor.probe import LIBRARY, ask
 from cudnn_bindgen.frontend.planning.deviceless import find_stub, own_cudnn
 
@@ -56,14 +56,14 @@ def find_libraries(is_called: bool) -> tuple[list[Finding], Found]:
             findings.append(Finding("cuDNN", said))
     with ThreadPoolExecutor() as pool:  # each waits for a process
         taken, driver, frontend, runtime = pool.map(ask, _QUESTIONS)
-    findings += _describe_taken(taken, here, lacking)
+    findings += hung("cuDNN of calls", taken) or _describe_taken(taken, here, lacking)
     findings.append(_describe_planner(here))
     gpus = driver.get("gpus", [])
-    findings += _describe_driver(driver, lacking)
-    findings.append(_describe_frontend(frontend))
+    findings += hung("driver", driver) or _describe_driver(driver, lacking)
+    findings += hung("frontend", frontend) or [_describe_frontend(frontend)]
     path = runtime.get("path")
-    missing = "none; only plan without --for needs it"
-    findings.append(Finding("CUDA runtime", f"{path} ({runtime['how']})" if path else missing))
+    found = f"{path} ({runtime['how']})" if path else "none; only plan without --for needs it"
+    findings += hung("CUDA runtime", runtime) or [Finding("CUDA runtime", found)]
     return findings, Found(taken.get("version", 0), [(gpu["sm"], gpu["sm_count"]) for gpu in gpus])
 
 
@@ -78,7 +78,9 @@ def _cudnns() -> Iterator[_Cudnn]:
             yield _Cudnn(place, path, found.get("version", 0), found.get("error", ""))
     others = {name: value for name, value in os.environ.items() if name != _PATH}
     found = ask("cudnn", LIBRARY, environment=others)
-    if "error" not in found and os.path.realpath(found["path"]) not in seen:
+    if "hangs" in found:
+        yield _Cudnn("the system", LIBRARY, 0, found["error"])
+    elif "error" not in found and os.path.realpath(found["path"]) not in seen:
         yield _Cudnn("the system", found["path"], found["version"], "")
 
 
@@ -154,7 +156,8 @@ def _describe_driver(driver: Mapping[str, Any], lacking: Verdict) -> Iterator[Fi
 def _describe_frontend(frontend: Mapping[str, Any]) -> Finding:
     if "error" not in frontend:
         return Finding("frontend", f"{frontend['version']}: {frontend['path']}")
-    problem, _, remedy = frontend["error"].rpartition(" (")
+    problem, _, remedy = frontend["error"].partition(" (pip install")
     is_absent = "No module named 'cudnn'" in problem
     found = "not installed; plan, --for and accelerate need it" if is_absent else problem
-    return Finding("frontend", found, "warn" if is_absent else "problem", remedy.rstrip(")"))
+    remedy = f"pip install{remedy.rstrip(')')}" if remedy else _PLAN
+    return Finding("frontend", found, "warn" if is_absent else "problem", remedy)

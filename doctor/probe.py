@@ -1,4 +1,4 @@
-"""The process that loads what may be broken: libraries, NVIDIA's frontend, a user's module.
+"""The process that loads or runs what may be broken: libraries, compilers, a user's module.
 
 A question is a line of JSON, and so is the answer: an object, whose `error` says what went wrong.
 """
@@ -10,9 +10,12 @@ import importlib
 import importlib.util
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from cudnn_bindgen.codegen.children import Child, EndedError, serve
@@ -22,15 +25,32 @@ Answer = dict[str, Any]
 LIBRARY = "libcudnn.so.9"
 
 
+# Seconds for an answer: a slow disk and eight GPUs take 20.
+LIMIT = 60
+
+
 def ask(question: str, *arguments: object, environment: Mapping[str, str] | None = None) -> Answer:
-    """Have a new process answer; whatever ends it is its answer."""
-    with Child("cudnn_bindgen.doctor.probe", environment) as child:
+    """Have a new process answer; whatever ends it is its answer. If it hangs, `hangs` is there."""
+    child = Child("cudnn_bindgen.doctor.probe", environment)
+    answers: SimpleQueue[Answer] = SimpleQueue()
+    task = json.dumps([question, *arguments]).encode()
+    # A daemon: what waits in a driver cannot be ended, and the report must not wait for it.
+    threading.Thread(target=_wait, args=(child, task, answers), daemon=True).start()
+    try:
+        return answers.get(timeout=LIMIT)
+    except Empty:
+        return {"error": f"no answer in {LIMIT} s: it hangs", "hangs": True}
+    finally:
+        child.end(signal.SIGKILL)
+
+
+def _wait(child: Child, task: bytes, answers: SimpleQueue[Answer]) -> None:
+    with child:
         try:
-            answer, _ = child.ask(json.dumps([question, *arguments]).encode())
-        except EndedError as error:
-            return {"error": f"a process that tried ended: {error}"}
-    found: Answer = json.loads(answer)
-    return found
+            answer, _ = child.ask(task)
+            answers.put(json.loads(answer))
+        except (EndedError, OSError, ValueError) as error:
+            answers.put({"error": f"a process that tried ended: {error}"})
 
 
 def main() -> None:
@@ -46,6 +66,12 @@ def _answer(line: bytes) -> bytes:
     except (Exception, SystemExit) as error:
         found = {"error": str(error) or type(error).__name__, "kind": type(error).__name__}
     return json.dumps(found).encode()
+
+
+def _compiler() -> Answer:
+    from cudnn_bindgen.codegen.compile import compiler_version
+
+    return {"version": compiler_version()}
 
 
 def _cudnn(path: str) -> Answer:
@@ -146,6 +172,7 @@ def _load(name: str, path: str) -> Any:
 
 
 _QUESTIONS: dict[str, Callable[..., Answer]] = {
+    "compiler": _compiler,
     "cudnn": _cudnn,
     "cudnn of calls": _cudnn_of_calls,
     "driver": _driver,

@@ -12,7 +12,7 @@ from cudnn_bindgen.codegen.bind.graphs import bind_graphs
 from cudnn_bindgen.codegen.errors import EmitError, GraphFormatError
 from cudnn_bindgen.codegen.model.graph import dotted
 from cudnn_bindgen.codegen.read.source import read_source
-from cudnn_bindgen.doctor.finding import Finding
+from cudnn_bindgen.doctor.finding import Finding, hung
 from cudnn_bindgen.doctor.libraries import Found
 from cudnn_bindgen.doctor.probe import ask
 from cudnn_bindgen.runtime.errors import plan_command
@@ -50,6 +50,9 @@ def _examine_module(given: str, here: Found) -> Iterator[Finding]:
     path = given if Path(given).exists() else ""
     name = Path(given).name.partition(".")[0] if path else given
     found = ask("module", name, path)
+    if findings := hung("module", found):
+        yield from findings
+        return
     if "error" in found:
         kind = found.get("kind", "")
         problem = f"{kind}: {found['error']}" if kind else found["error"]
@@ -59,13 +62,14 @@ def _examine_module(given: str, here: Found) -> Iterator[Finding]:
     fits = False
     for graph in found["graphs"]:
         plans = [(sm, count, version) for sm, count, version, *_ in graph["plans"]]
-        findings = [*_compare(graph["source"], plans, here)]
-        fits = fits or any(one.what.startswith("plan for") and not one.remedy for one in findings)
-        yield from findings
+        compared = [*_compare(graph["source"], plans, here)]
+        fits = fits or any(one.what.startswith("plan for") and not one.remedy for one in compared)
+        yield from compared
     policy = os.environ.get(_POLICY) or "auto"
     yield Finding("launch policy", f"{policy} ({_POLICY})")
     if fits:
-        yield _examine_launch(ask("launch", name, path))
+        launch = ask("launch", name, path)
+        yield from hung("launch", launch) or [_examine_launch(launch)]
 
 
 def _remedy(kind: str, problem: str, name: str) -> str:

@@ -15,11 +15,11 @@ from cudnn_bindgen.codegen.compile import (
     PACKAGES,
     check_tools,
     compiler_program,
-    compiler_version,
     package_version,
 )
 from cudnn_bindgen.codegen.errors import CompileError
-from cudnn_bindgen.doctor.finding import Finding, Verdict
+from cudnn_bindgen.doctor.finding import Finding, Verdict, hung
+from cudnn_bindgen.doctor.probe import Answer, ask
 from cudnn_bindgen.extras import INSTALL
 from cudnn_bindgen.frontend.file_cache import ENVIRONMENT
 from cudnn_bindgen.frontend.planning.plan_cache import PlanCache
@@ -40,7 +40,7 @@ def find_tools(is_needed: bool) -> Iterator[Finding]:
             yield Finding(package, version)
         else:
             yield Finding(package, "not installed", lacking, INSTALL)
-    yield _find_compiler(lacking)
+    yield from _find_compiler(lacking)
     folder = sysconfig.get_path("include")
     if Path(folder, "Python.h").exists():
         yield Finding("Python.h", folder)
@@ -49,8 +49,13 @@ def find_tools(is_needed: bool) -> Iterator[Finding]:
     yield _find_cache()
 
 
-def _find_compiler(lacking: Verdict) -> Finding:
-    version = compiler_version().partition("\n")[0]
+def _find_compiler(lacking: Verdict) -> list[Finding]:
+    answer = ask("compiler")
+    return hung("C compiler", answer) or [_describe_compiler(answer, lacking)]
+
+
+def _describe_compiler(answer: Answer, lacking: Verdict) -> Finding:
+    version = answer.get("version", "").partition("\n")[0]
     if version:
         return Finding("C compiler", f"{compiler_program()}: {version}")
     try:

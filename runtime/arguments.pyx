@@ -23,6 +23,7 @@ cdef extern from "Python.h":
         int ml_flags
     ctypedef struct PyCFunctionObject:
         PyMethodDef* m_ml
+        PyObject* m_self
         vectorcallfunc vectorcall
     ctypedef struct _Type "PyTypeObject":
         Py_ssize_t tp_vectorcall_offset
@@ -177,11 +178,16 @@ cdef int explain_calls(object functions, object owner, str table) except -1:
     cdef PyCFunctionObject* compiled
     for function in functions:
         compiled = <PyCFunctionObject*><PyObject*>function
-        # PEP 590: a type says by tp_vectorcall_offset where its objects keep their entry. That
-        # this is a PyCFunctionObject's, and what its method takes, is checked. Where another
-        # Cython or Python differs, Cython's own message stays.
+        # Each object has an entry of its own: CPython's public protocol (PEP 590), by which a
+        # type says in tp_vectorcall_offset where its objects keep theirs. Nobody calls a
+        # function before its module is imported, so no other thread sees the entry change.
+        # _call does what Cython's entry does as long as all of this holds: the entry lies where a
+        # PyCFunctionObject has it, which Cython's functions begin with; the method takes an
+        # array and names, and for itself the function. Where another Cython or Python differs,
+        # the function keeps its entry, and Cython's own message stays.
         if (<char*>&compiled.vectorcall - <char*>compiled != Py_TYPE(function).tp_vectorcall_offset
-                or compiled.m_ml.ml_flags != METH_FASTCALL | METH_KEYWORDS):
+                or compiled.m_ml.ml_flags != METH_FASTCALL | METH_KEYWORDS
+                or compiled.m_self != <PyObject*>function):
             continue
         compiled.vectorcall = <vectorcallfunc>_call
         if owner is not None:

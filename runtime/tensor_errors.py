@@ -18,9 +18,10 @@ _View = tuple[Sizes, Sizes]
 # More axes than this and the pairs to try are too many to be of help.
 _MOST_AXES = 6
 
+HOST_MEMORY = "host memory"
 # DLDeviceType.
 _DEVICES = {
-    1: "host memory",
+    1: HOST_MEMORY,
     3: "pinned host memory",
     4: "OpenCL memory",
     7: "Vulkan memory",

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from cudnn_bindgen.runtime.errors import OperandError
+from cudnn_bindgen.runtime.tensor_errors import HOST_MEMORY
 from cudnn_bindgen.runtime.tensor_types import parse_type
 from cudnn_bindgen.runtime.torch_autograd import Backward, derive
 
@@ -30,6 +31,10 @@ _TAGS = (
 # Before torch 2.10 there is no DLPack exchange API, which tells `run` torch's current stream.
 _IS_OLD = not hasattr(Tensor, "__dlpack_c_exchange_api__")
 _increment_version = torch.autograd.graph.increment_version
+_WITHOUT_A_GPU = (
+    'to trace without a GPU, make model and example inputs of device "meta", or in FakeTensorMode '
+    'of device "cuda" (docs/torch.md)'
+)
 
 
 class Output(NamedTuple):
@@ -214,9 +219,14 @@ class _Kernels:
             return
         binding = self.module._binding
         rules = binding.data[0].layouts[: len(operands)]
-        binding.check_described(
-            tuple(_describe(one, *rule) for one, rule in zip(operands, rules, strict=True))
-        )
+        described = [_describe(one, *rule) for one, rule in zip(operands, rules, strict=True)]
+        try:
+            binding.check_described(tuple(described))
+        except OperandError as error:
+            if error.got != HOST_MEMORY:
+                raise
+            got = f"{error.got}: {_WITHOUT_A_GPU}"
+            raise OperandError(error.argument, error.expected, got) from None
 
     def _check_detached(self, operands: tuple[Tensor, ...]) -> None:
         """Refuse to write into given outputs where autograd would have to know."""

@@ -136,6 +136,32 @@ def test_a_setup_py_with_other_modules(project: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+OWN = """
+[tool.setuptools]
+cmdclass = {build_ext = "own.Own"}
+ext-modules = [{name = "mymodel.plain", sources = ["plain.c"]}]
+"""
+OWN_COMMAND = """\
+from setuptools.command.build_ext import build_ext
+
+class Own(build_ext):
+    def build_extension(self, extension):
+        print("own command:", extension.name)
+        super().build_extension(extension)
+"""
+
+
+def test_a_projects_own_build_ext_stays(project: Path) -> None:
+    table = '[[tool.cudnn-bindgen.modules]]\nname = "mymodel.attn"\ngraph = "graphs/attn.json"\n'
+    (project / "pyproject.toml").write_text(PROJECT + table + OWN)
+    (project / "own.py").write_text(OWN_COMMAND)
+    (project / "plain.c").write_text(PLAIN)
+    done = setup("build_ext", "--inplace")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("own command: mymodel.plain\n") == 1
+    assert extension_path(project / "src/mymodel", "attn").exists()
+
+
 def test_somebodys_stub_is_not_replaced(project: Path) -> None:
     (project / "src/mymodel/attn.pyi").write_text("mine\n")
     done = setup("build_ext", "--inplace")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +22,7 @@ from support.standin import Paths
 
 import cudnn_bindgen
 from cudnn_bindgen.cli import main
+from cudnn_bindgen.doctor import probe
 
 CALLS = (
     *("GetErrorString", "GetLastErrorString", "Create", "Destroy", "SetStream"),
@@ -217,11 +220,21 @@ ROWS = {
         lambda place: place.python("front/cudnn", "raise RuntimeError('no cuDNN')"),
         *("frontend", "problem", "does not load: no cuDNN", "[plan]"),
     ),
+    "a frontend that crashes": Row(
+        lambda place: place.python("front/cudnn", "import os; os.abort()"),
+        *("frontend", "problem", "a process that tried ended: ended with SIGABRT", "[plan]"),
+    ),
     "an old frontend": Row(
         lambda place: place.python("front/cudnn", "__version__ = '1.0'"),
         *("frontend", "problem", "1.23 or newer, got 1.0", "[plan]"),
     ),
 }
+SLEEPS = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", __file__])
+time.sleep(60)
+"""
 CYTHON = ("Cython", "[cC]ython-*")
 FRONTEND = ("cudnn", "nvidia_cudnn_frontend-*")
 # The names of files that are not installed, and what doctor says then.
@@ -301,6 +314,38 @@ def test_what_is_broken(
     row = ROWS[name]
     subject = row.breaks(place)
     check(examine(*[subject] if isinstance(subject, str) else []), row[1:])
+
+
+def test_what_hangs(
+    place: Place, examine: Callable[..., list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it is ended, and what does not hang is described."""
+    monkeypatch.setattr(probe, "LIMIT", 2)
+    program = place.folder / "compiler"
+    program.write_text(f"#!{sys.executable}\n{SLEEPS}")
+    program.chmod(0o755)
+    place.environment["CC"] = str(program)
+    compile_library("int cuInit(unsigned flags) { for (;;) {} }", place.libraries / "libcuda.so.1")
+    place.python("front/cudnn", SLEEPS)
+    name = place.python("sleeps", SLEEPS)
+    findings = examine(name)
+    remedy = "run doctor once more; if it hangs again"
+    for what in ("C compiler", "driver", "frontend", "module"):
+        check(findings, (what, "problem", "no answer in 2 s: it hangs", remedy))
+    check(findings, ("Python", "ok", sys.executable, ""))
+    deadline = time.monotonic() + 10
+    while running(place.folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running(place.folder)
+
+
+def running(folder: Path) -> list[bytes]:
+    """Return the command lines that name a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            found.append(path.read_bytes())
+    return [one for one in found if os.fsencode(folder) in one]
 
 
 def run_without(

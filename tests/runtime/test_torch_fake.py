@@ -134,7 +134,9 @@ def test_devices(tmp_path: Path) -> None:
     with emitted("sdpa", tmp_path) as (module, _), FakeTensorMode():
         q, k, v = (fake(*form) for form in right("sdpa").values())
         assert refusal(module.sdpa, q, k, fake(*right("sdpa")["v"], device="cpu")) == (
-            "v: expected memory of a CUDA device, got host memory"
+            "v: expected memory of a CUDA device, got host memory: to trace without a GPU, make "
+            'model and example inputs of device "meta", or in FakeTensorMode of device "cuda" '
+            "(docs/torch.md)"
         )
         other = fake(*right("sdpa")["k"], device="cuda:1")
         assert refusal(module.sdpa, q, other, v) == (
@@ -165,6 +167,33 @@ def test_export(tmp_path: Path, strict: bool) -> None:
         batch = {"tensors": ({0: torch.export.Dim("batch")}, None, None)}
         with pytest.raises(Exception, match="specialized it to be a constant"):
             export(q, k, v, dynamic_shapes=batch)
+
+
+class Scaled(Layer):
+    def __init__(self, operator: Any) -> None:
+        super().__init__(operator)
+        self.scale = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
+
+    def forward(self, q: Any, k: Any, v: Any) -> Any:
+        return super().forward(self.scale(q), k, v)
+
+
+def test_a_model_is_exported_without_a_gpu(sdpa: Any, tmp_path: Path) -> None:
+    """By docs/torch.md; here the operator computes on the CPU, so the program is moved there."""
+    from torch.export.passes import move_to_device_pass
+
+    trained = Scaled(sdpa)
+    with torch.device("meta"):
+        tensors = tuple(torch.empty(dim, dtype=dtype) for dim, _, dtype in right("sdpa").values())
+        program = torch.export.export(Scaled(sdpa), tensors)
+    program.state_dict.update(trained.state_dict(keep_vars=True))
+    program.example_inputs = None
+    torch.export.save(program, tmp_path / "model.pt2")
+    moved = move_to_device_pass(torch.export.load(tmp_path / "model.pt2"), "cpu")
+    values = {node.meta["val"].device.type for node in moved.graph.find_nodes(op="placeholder")}
+    assert values == {"cpu"}
+    q, k, v = (torch.rand(dim).to(dtype) for dim, _, dtype in right("sdpa").values())
+    assert torch.equal(moved.module()(q, k, v), trained(q, k, v))
 
 
 def compiled(function: Any, **options: Any) -> Any:

@@ -1,6 +1,6 @@
 """A model that calls two cuDNN graphs."""
 
 from mymodel.attn import run as attend
-from mymodel.dense import run as dense
+from mymodel.dense import run as project
 
-__all__ = ["attend", "dense"]
+__all__ = ["attend", "project"]
