@@ -49,6 +49,7 @@ class Table(msgspec.Struct, rename="kebab", kw_only=True, forbid_unknown_fields=
     backward: list[_File] = []
     key: list[str] = []
     chain: bool = False
+    header: bool = False
 
     @property
     def package(self) -> str:
@@ -99,6 +100,8 @@ class Table(msgspec.Struct, rename="kebab", kw_only=True, forbid_unknown_fields=
         gradients = [module_of(Path(graph), None) for graph in self.backward]
         for name in (self.module, *gradients):
             yield from (f"{name}.pyi", f"{name}.pxd")
+            if self.header and name == self.module:
+                yield f"{name}.h"
             if self.torch:
                 yield f"{name}_torch.py"
         yield from (f"{name}{suffix}" for name in gradients)

@@ -181,6 +181,11 @@ chain_option = click.option(
 )
 
 
+header_option = click.option(
+    "--header", "has_header", is_flag=True, help="Also write NAME.h, for callers in C and C++."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ModuleOptions:
     """All that decides, besides its graphs, what a module is."""
@@ -191,6 +196,7 @@ class ModuleOptions:
     torch: TorchOptions
     family: FamilyOptions
     is_chain: bool = False
+    has_header: bool = False
 
     @property
     def planning(self) -> tuple[Targets, ReadOptions]:
@@ -213,6 +219,7 @@ class ModuleOptions:
             "--backward": [graph.name for graph in torch.backward],
             "--key": self.family.keys,
             "--chain": [""] * self.is_chain,
+            "--header": [""] * self.has_header,
         }
         return [(option, value) for option, values in options.items() for value in values]
 
@@ -236,6 +243,7 @@ def module_options(command: Callable[..., None]) -> Callable[..., None]:
     @torch_options
     @family_options
     @chain_option
+    @header_option
     @functools.wraps(command)
     def wrapped(
         *arguments: object,
@@ -245,9 +253,10 @@ def module_options(command: Callable[..., None]) -> Callable[..., None]:
         torch: TorchOptions,
         family: FamilyOptions,
         is_chain: bool,
+        has_header: bool,
         **rest: object,
     ) -> None:
-        options = ModuleOptions(targets, reading, overriding, torch, family, is_chain)
+        options = ModuleOptions(targets, reading, overriding, torch, family, is_chain, has_header)
         command(*arguments, options=options, **rest)
 
     return wrapped

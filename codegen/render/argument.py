@@ -44,6 +44,12 @@ class Argument:
     uid_note: str = ""
     default: str = ""
     is_output: bool = False
+    uid: int = 0
+
+    @property
+    def in_c(self) -> str:
+        """Its name in the header: no word of C or C++, and no macro, ends so."""
+        return self.argument if not self.is_scalar else f"{self.name}_value"
 
     @property
     def c_type(self) -> str:
@@ -83,4 +89,5 @@ def argument_view(argument: binding.Argument, *, is_of_family: bool) -> Argument
         uid_note="" if is_of_family else f"  # uid {argument.uid}",
         default=f"={literal(argument.default.value)}" if argument.default else "",
         is_output=argument.role == "output",
+        uid=argument.uid,
     )

@@ -92,9 +92,12 @@ def render_chain(
 
 def _render(view: Module, module: str) -> dict[str, str]:
     _check_size(view)
+    has_header = "Option --header" in view.options
     return {
-        f"{module}.{suffix}": fill_template(f"module.{suffix}.jinja", {"module": view})
-        for suffix in _SUFFIXES
+        f"{module}.{suffix}": fill_template(
+            f"module.{suffix}.jinja", {"module": view, "name": module}
+        )
+        for suffix in (*_SUFFIXES, *(["h"] if has_header else []))
     }
 
 
@@ -116,7 +119,7 @@ def fill_template(name: str, fields: dict[str, Any]) -> str:
 @cache
 def _environment() -> Environment:
     """Return what keeps each template compiled, as long as its file stays the same."""
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("cudnn_bindgen", "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -124,6 +127,13 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - code, not HTML; text.py escapes
     )
+    environment.filters["in_c"] = _in_c
+    return environment
+
+
+def _in_c(text: str) -> str:
+    """Return text for a comment in C, which it can neither end nor begin."""
+    return text.replace("*/", "* /").replace("/*", "/ *").rstrip()
 
 
 def operand_table(
