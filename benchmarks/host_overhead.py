@@ -35,6 +35,10 @@ RECORD_NEW = "generated execute, record, every address new"
 DATA_PTR = "generated execute, record, data_ptr() of each tensor"
 LOADED = "loaded without compiling: execute, record, unchanged"
 LOADED_NEW = "loaded without compiling: execute, record, every address new"
+BOUND = "bound call, record, unchanged"
+BOUND_ASKING = "bound call, record, unchanged, asks for the stream"
+BOUND_ONE = "bound call, record, one operand new"
+BOUND_ALL = "bound call, record, every address new"
 CPP_NEW = "C++: record, every address new"
 BARE = "C: cuGraphLaunch of the same nodes alone"
 
@@ -97,6 +101,30 @@ def tensor_call(operands, tensors, workspace, stream):
     return f"execute({', '.join(values)}, workspace_ptr={workspace}, stream={stream})", names
 
 
+def bind(module, tensors, workspace, stream):
+    """Return bound calls by name: on a stream, and on whatever stream is current."""
+    given = {o.argument.removesuffix("_ptr"): o for o in module.OPERANDS if o.uid in tensors}
+    scalars = {n: tensors[o.uid].item() for n, o in given.items() if o.role == "scalar"}
+    operands = {n: tensors[o.uid] for n, o in given.items() if o.role != "scalar"}
+    addresses = {name: tensor.data_ptr() for name, tensor in operands.items()}
+    options = {**scalars, "workspace": workspace.data_ptr()}
+    return {
+        "call": module.bind(**addresses, **options, stream=stream),
+        "asking_call": module.bind(**operands, **options, check=False),
+    }
+
+
+def bound_call(operands, tensors, workspace):
+    """Return the text that gives a bound call other addresses, of some operands, and calls it."""
+    changes = [
+        f"call.{operand.argument.removesuffix('_ptr')} = {tensors[operand.uid].data_ptr()}"
+        for operand in operands
+        if operand.role != "scalar"
+    ]
+    changes += [f"call.workspace = {workspace.data_ptr()}"] if workspace is not None else []
+    return "; ".join([*changes, "call()"])
+
+
 def assert_same_bytes(name, operands, tensors, frontend, generated):
     """Compare all bytes of all operands after one call of each path."""
     results = []
@@ -144,6 +172,7 @@ def measure(name, module, graph, plan, library, calls, rounds):
     names = {
         **named,
         "execute": module.execute,
+        **bind(module, first, workspace, raw),
         "graph_execute": graph.execute,
         "first": first,
         "buffers": buffers,
@@ -156,7 +185,9 @@ def measure(name, module, graph, plan, library, calls, rounds):
         return compiled(call, names)
 
     module.set_launch_policy("direct")
-    for call in (generated, with_data_ptr, list_call):
+    with torch.cuda.stream(stream):
+        assert_same_bytes(name, operands, first, run(dict_call), run("asking_call()"))
+    for call in (generated, with_data_ptr, list_call, "call()"):
         assert_same_bytes(name, operands, first, run(dict_call), run(call))
     module.set_launch_policy("auto")
     loaded = cudnn_bindgen.load(plan, name=f"{name}_loaded")
@@ -177,10 +208,16 @@ def measure(name, module, graph, plan, library, calls, rounds):
 
         def time_path(iterations):
             module.set_launch_policy(policy)
-            return time_calls(iterations, stream.synchronize)
+            with torch.cuda.stream(stream):
+                return time_calls(iterations, stream.synchronize)
 
         return time_path
 
+    one_new = [bound_call(operands[:1], tensors, None) for tensors in sets]
+    all_new = [
+        bound_call(operands, tensors, scratch)
+        for tensors, scratch in zip(sets, workspaces, strict=True)
+    ]
     paths = {
         FRONTEND_DICT: in_python("auto", dict_call),
         FRONTEND_LIST: in_python("auto", list_call),
@@ -194,6 +231,10 @@ def measure(name, module, graph, plan, library, calls, rounds):
         LOADED_NEW: in_python("auto", *every_loaded),
         LOADED: in_python("auto", every_loaded[0]),
         DATA_PTR: in_python("auto", with_data_ptr),
+        BOUND: in_python("auto", "call()"),
+        BOUND_ASKING: in_python("auto", "asking_call()"),
+        BOUND_ONE: in_python("auto", *one_new),
+        BOUND_ALL: in_python("auto", *all_new),
     }
     if not reason:
         paths[BARE] = floor.time_bare_launch
@@ -291,9 +332,11 @@ def summarise(samples):
         "record new / floor": median[RECORD_NEW] / median[FLOOR],
         "record new / best frontend": median[RECORD_NEW] / best,
         "record in turn / floor": median[RECORD_TURN] / median[FLOOR],
+        "bound, one new / all new": median[BOUND_ONE] / median[BOUND_ALL],
     }
     if BARE in median:
         ratios["record unchanged / bare launch"] = median[RECORD] / median[BARE]
+        ratios["bound unchanged / bare launch"] = median[BOUND] / median[BARE]
     return {"rows": rows, "ratios": {what: round(ratio, 3) for what, ratio in ratios.items()}}
 
 

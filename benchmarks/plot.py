@@ -119,6 +119,13 @@ CHARTS = {
     ),
     "ranks": ("host time of one rank's calls beside others on one GPU, µs", ranks),
     "patching": ("one launch with other parameters, median µs", ways_to_patch),
+    "layers": (
+        "host time of one layer, median µs",
+        lambda report: {
+            name: {path: row["median_us"] for path, row in found["host"].items()}
+            for name, found in report.items()
+        },
+    ),
     "beside": (
         "host time of one call, median µs",
         lambda report: {path: {"median": value} for path, value in report.items()},

@@ -153,6 +153,21 @@ def beside_markdown(report):
     return "\n".join([*lines, "", machine(report)])
 
 
+def chains_markdown(report):
+    """Return the table of chains beside their graphs' modules: a layer for each row."""
+    layers = report["layers"]
+    paths = list(next(iter(layers.values()))["host"])
+    devices = list(next(iter(layers.values()))["device_us"])
+    heads = [*paths, *(f"GPU: {name}" for name in devices), "graphs", "nodes"]
+    lines = ["| layer | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(heads)]
+    for name, found in layers.items():
+        cells = [f"{found['host'][path]['median_us']:.2f}" for path in paths]
+        cells += [f"{found['device_us'][what]:.1f}" for what in devices]
+        cells += [str(len(found["modules"])), str(found["nodes"])]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", machine(report)])
+
+
 def patching_markdown(report):
     """Return the table of ways to set parameters anew: host and GPU time of each graph."""
     graphs = report["patching"]
@@ -232,6 +247,7 @@ RENDERERS = {
     "own engines": own_engines_markdown,
     "ranks": ranks_markdown,
     "patching": patching_markdown,
+    "layers": chains_markdown,
     "beside": beside_markdown,
     "overrides": overrides_markdown,
 }

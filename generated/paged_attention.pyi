@@ -10,7 +10,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, Stream, Tensor
@@ -135,6 +135,71 @@ def run(
             memory with an output; and all that `execute` raises.
     """
 
+@final
+class BoundCall:
+    """What `bind` returns: set what changes, which is checked then, and call it."""
+
+    q: Tensor | Address
+    container_k: Tensor | Address
+    container_v: Tensor | Address
+    seq_q: Tensor | Address
+    seq_kv: Tensor | Address
+    page_table_k: Tensor | Address
+    page_table_v: Tensor | Address
+    ragged: Tensor | Address
+    o: Tensor | Address | None
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> Any:
+        """Launch what is set, and return the outputs.
+
+        Args:
+            stream: of this call alone; None: the one that is set.
+        """
+
+def bind(
+    q: Tensor | Address,
+    container_k: Tensor | Address,
+    container_v: Tensor | Address,
+    seq_q: Tensor | Address,
+    seq_kv: Tensor | Address,
+    page_table_k: Tensor | Address,
+    page_table_v: Tensor | Address,
+    ragged: Tensor | Address,
+    o: Tensor | Address | None = None,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall:
+    """Check what `run` takes, and return it as a call that is launched as it stands.
+
+    Args:
+        q: input, uid 1, HALF (float16), dim 16,32,1,128, stride 4096,128,128,1, 16-byte
+            aligned, ragged.
+        container_k: input, uid 2, HALF (float16), dim 4096,8,16,128, stride 16384,128,1024,1,
+            16-byte aligned, paged.
+        container_v: input, uid 3, HALF (float16), dim 4096,8,16,128, stride 16384,128,1024,1,
+            16-byte aligned, paged.
+        seq_q: input, uid 6, INT32, dim 16,1,1,1, stride 1,1,1,1, 4-byte aligned.
+        seq_kv: input, uid 7, INT32, dim 16,1,1,1, stride 1,1,1,1, 4-byte aligned.
+        page_table_k: input, uid 4, INT32, dim 16,1,256,1, stride 256,256,1,1, 4-byte aligned.
+        page_table_v: input, uid 5, INT32, dim 16,1,256,1, stride 256,256,1,1, 4-byte aligned.
+        ragged: input, uid 8, INT32, dim 17,1,1,1, stride 1,1,1,1, 4-byte aligned.
+        o: output, uid 20, HALF (float16), dim 16,32,1,128, stride 4096,128,128,1, 16-byte
+            aligned, ragged.
+        workspace: a tensor of `workspace_size()` bytes, or its address; None: the runtime's.
+        stream: a cudaStream_t or a framework's stream; None: at each call the current one.
+        check: False: look at null addresses and alignment alone.
+
+    Returns:
+        A BoundCall: set what changes (`call.q = tensor`), then call it; for one thread at a
+        time.
+
+    Raises:
+        OperandError: as `run` does; what tensors share is looked at by the next call.
+    """
+
 def set_checks(enabled: bool) -> None:
     """Turn the checks of `run` on or off, for all its calls.
 
@@ -156,6 +221,26 @@ def execute_uids(
 
     Raises:
         OperandError: a uid is missing or unknown; and all that `execute` raises.
+    """
+
+def execute_slots(
+    addresses: int,
+    count: int,
+    workspace_ptr: int = 0,
+    stream: int = 0,
+) -> None:
+    """Call `execute` with a C array of pointers in slot order.
+
+    Args:
+        addresses: where the array stands: device addresses of operands; of scalars, pointers to
+            the value in host memory, or null for the default.
+        count: the number of OPERANDS.
+        workspace_ptr: `workspace_size()` bytes, aligned to 128; 0: the runtime's own.
+        stream: a cudaStream_t; 0: the legacy default stream.
+
+    Raises:
+        OperandError: another count, a null array, a scalar without value; and all that
+            `execute` raises.
     """
 
 def workspace_size() -> int:

@@ -8,7 +8,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, Stream, Tensor
@@ -113,6 +113,56 @@ def run(
             memory with an output; and all that `execute` raises.
     """
 
+@final
+class BoundCall:
+    """What `bind` returns: set what changes, which is checked then, and call it."""
+
+    q: Tensor | Address
+    k: Tensor | Address
+    v: Tensor | Address
+    o: Tensor | Address | None
+    stats: Tensor | Address | None
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> tuple[Any, Any]:
+        """Launch what is set, and return the outputs.
+
+        Args:
+            stream: of this call alone; None: the one that is set.
+        """
+
+def bind(
+    q: Tensor | Address,
+    k: Tensor | Address,
+    v: Tensor | Address,
+    o: Tensor | Address | None = None,
+    stats: Tensor | Address | None = None,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall:
+    """Check what `run` takes, and return it as a call that is launched as it stands.
+
+    Args:
+        q: input, uid 1, BFLOAT16, dim 2,8,256,64, stride 131072,16384,64,1, 16-byte aligned.
+        k: input, uid 2, BFLOAT16, dim 2,2,512,64, stride 65536,32768,64,1, 16-byte aligned.
+        v: input, uid 3, BFLOAT16, dim 2,2,512,64, stride 65536,32768,64,1, 16-byte aligned.
+        o: output, uid 4, BFLOAT16, dim 2,8,256,64, stride 131072,16384,64,1, 16-byte aligned.
+        stats: output, uid 5, FLOAT (float32), dim 2,8,256,1, stride 2048,256,1,1, 16-byte
+            aligned.
+        workspace: a tensor of `workspace_size()` bytes, or its address; None: the runtime's.
+        stream: a cudaStream_t or a framework's stream; None: at each call the current one.
+        check: False: look at null addresses and alignment alone.
+
+    Returns:
+        A BoundCall: set what changes (`call.q = tensor`), then call it; for one thread at a
+        time.
+
+    Raises:
+        OperandError: as `run` does; what tensors share is looked at by the next call.
+    """
+
 def set_checks(enabled: bool) -> None:
     """Turn the checks of `run` on or off, for all its calls.
 
@@ -134,6 +184,26 @@ def execute_uids(
 
     Raises:
         OperandError: a uid is missing or unknown; and all that `execute` raises.
+    """
+
+def execute_slots(
+    addresses: int,
+    count: int,
+    workspace_ptr: int = 0,
+    stream: int = 0,
+) -> None:
+    """Call `execute` with a C array of pointers in slot order.
+
+    Args:
+        addresses: where the array stands: device addresses of operands; of scalars, pointers to
+            the value in host memory, or null for the default.
+        count: the number of OPERANDS.
+        workspace_ptr: `workspace_size()` bytes, aligned to 128; 0: the runtime's own.
+        stream: a cudaStream_t; 0: the legacy default stream.
+
+    Raises:
+        OperandError: another count, a null array, a scalar without value; and all that
+            `execute` raises.
     """
 
 def workspace_size() -> int:

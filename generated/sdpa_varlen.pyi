@@ -10,7 +10,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, Stream, Tensor
@@ -158,6 +158,81 @@ def run(
             memory with an output; and all that `execute` raises.
     """
 
+@final
+class BoundCall:
+    """What `bind` returns: set what changes, which is checked then, and call it."""
+
+    q: Tensor | Address
+    k: Tensor | Address
+    v: Tensor | Address
+    seq_len_q: Tensor | Address
+    seq_len_kv: Tensor | Address
+    q_ragged_offset: Tensor | Address
+    k_ragged_offset: Tensor | Address
+    v_ragged_offset: Tensor | Address
+    o_ragged_offset: Tensor | Address
+    stats_ragged_offset: Tensor | Address
+    o: Tensor | Address | None
+    stats: Tensor | Address | None
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> tuple[Any, Any]:
+        """Launch what is set, and return the outputs.
+
+        Args:
+            stream: of this call alone; None: the one that is set.
+        """
+
+def bind(
+    q: Tensor | Address,
+    k: Tensor | Address,
+    v: Tensor | Address,
+    seq_len_q: Tensor | Address,
+    seq_len_kv: Tensor | Address,
+    q_ragged_offset: Tensor | Address,
+    k_ragged_offset: Tensor | Address,
+    v_ragged_offset: Tensor | Address,
+    o_ragged_offset: Tensor | Address,
+    stats_ragged_offset: Tensor | Address,
+    o: Tensor | Address | None = None,
+    stats: Tensor | Address | None = None,
+    *,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall:
+    """Check what `run` takes, and return it as a call that is launched as it stands.
+
+    Args:
+        q: input, uid 1, BFLOAT16, dim 64,8,4,128, stride 4096,128,1024,1, 16-byte aligned,
+            ragged.
+        k: input, uid 2, BFLOAT16, dim 64,2,128,1024, stride 262144,128,1,256, 16-byte aligned,
+            ragged.
+        v: input, uid 3, BFLOAT16, dim 64,2,1024,128, stride 262144,128,256,1, 16-byte aligned,
+            ragged.
+        seq_len_q: input, uid 9, INT32, dim 64,1,1,1, stride 1,1,1,1, 4-byte aligned.
+        seq_len_kv: input, uid 10, INT32, dim 64,1,1,1, stride 1,1,1,1, 4-byte aligned.
+        q_ragged_offset: input, uid 4, INT64, dim 65,1,1,1, stride 1,1,1,1, 8-byte aligned.
+        k_ragged_offset: input, uid 5, INT64, dim 65,1,1,1, stride 1,1,1,1, 8-byte aligned.
+        v_ragged_offset: input, uid 6, INT64, dim 65,1,1,1, stride 1,1,1,1, 8-byte aligned.
+        o_ragged_offset: input, uid 7, INT64, dim 65,1,1,1, stride 1,1,1,1, 8-byte aligned.
+        stats_ragged_offset: input, uid 8, INT64, dim 65,1,1,1, stride 1,1,1,1, 8-byte aligned.
+        o: output, uid 11, BFLOAT16, dim 64,8,4,128, stride 4096,128,1024,1, 16-byte aligned,
+            ragged.
+        stats: output, uid 12, FLOAT (float32), dim 64,8,4,1, stride 32,1,8,1, 16-byte aligned,
+            ragged.
+        workspace: a tensor of `workspace_size()` bytes, or its address; None: the runtime's.
+        stream: a cudaStream_t or a framework's stream; None: at each call the current one.
+        check: False: look at null addresses and alignment alone.
+
+    Returns:
+        A BoundCall: set what changes (`call.q = tensor`), then call it; for one thread at a
+        time.
+
+    Raises:
+        OperandError: as `run` does; what tensors share is looked at by the next call.
+    """
+
 def set_checks(enabled: bool) -> None:
     """Turn the checks of `run` on or off, for all its calls.
 
@@ -179,6 +254,26 @@ def execute_uids(
 
     Raises:
         OperandError: a uid is missing or unknown; and all that `execute` raises.
+    """
+
+def execute_slots(
+    addresses: int,
+    count: int,
+    workspace_ptr: int = 0,
+    stream: int = 0,
+) -> None:
+    """Call `execute` with a C array of pointers in slot order.
+
+    Args:
+        addresses: where the array stands: device addresses of operands; of scalars, pointers to
+            the value in host memory, or null for the default.
+        count: the number of OPERANDS.
+        workspace_ptr: `workspace_size()` bytes, aligned to 128; 0: the runtime's own.
+        stream: a cudaStream_t; 0: the legacy default stream.
+
+    Raises:
+        OperandError: another count, a null array, a scalar without value; and all that
+            `execute` raises.
     """
 
 def workspace_size() -> int:

@@ -13,6 +13,7 @@ cdef extern from "Python.h":
     long long _as_signed "PyLong_AsLongLong"(object) noexcept
     void _clear_error "PyErr_Clear"() noexcept
 
+cdef int store_scalar(int kind, object value, str argument, void* storage) except -1
 cdef void* convert_address(object value, str argument) except? NULL
 cdef double convert_float(object value, str argument) except? -1
 cdef int64_t convert_int(object value, str argument, int bits) except? -1

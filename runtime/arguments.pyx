@@ -9,7 +9,7 @@ from itertools import islice
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.math cimport isfinite, isinf, isnan
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uintptr_t
 from libc.string cimport memcpy
 
 from cudnn_bindgen.runtime.dlpack cimport DL_CPU, DL_CUDA_HOST
@@ -36,6 +36,25 @@ cdef extern from "Python.h":
     void PyErr_Restore(PyObject*, PyObject*, PyObject*)
 
 ctypedef PyObject* (*_Method)(PyObject*, PyObject**, Py_ssize_t, PyObject*) noexcept
+# How scalars are stored; the place of each is its kind.
+SCALARS = ("BFLOAT16", "DOUBLE", "FLOAT", "HALF", "INT32", "INT64")
+
+
+cdef int store_scalar(int kind, object value, str argument, void* storage) except -1:
+    """Write a scalar's bits, at most 8 bytes; `kind` is its place in SCALARS."""
+    if kind == 0:
+        (<uint16_t*>storage)[0] = bfloat16(value, argument)
+    elif kind == 1:
+        (<double*>storage)[0] = float64(value, argument)
+    elif kind == 2:
+        (<float*>storage)[0] = float32(value, argument)
+    elif kind == 3:
+        (<uint16_t*>storage)[0] = float16(value, argument)
+    elif kind == 4:
+        (<int32_t*>storage)[0] = int32(value, argument)
+    else:
+        (<int64_t*>storage)[0] = int64(value, argument)
+    return 0
 
 
 cdef void* convert_address(object value, str argument) except? NULL:

@@ -3,6 +3,7 @@ from libc.stdint cimport uint64_t
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.registered cimport Graph
+from cudnn_bindgen.runtime.signature cimport Signature
 
 
 # For the runtime alone: generated modules reach it as a Python object, and its graph by graph_of.
@@ -16,7 +17,7 @@ cdef class Binding:
     cdef Signature keys, executes, runs
     cdef tuple arguments         # names of execute's, by slot
     cdef vector[int] scalar_kinds
-    cdef object overrides_class, _execute, _run
+    cdef object overrides_class, bound_class, _execute, _run
     cdef object __weakref__
     cdef readonly str __name__
     cdef readonly str FINGERPRINT
@@ -28,7 +29,7 @@ cdef class Binding:
     cdef object run_items(
         self, PyObject** items, object workspace, object stream, bint check, object overrides
     )
-    cdef int _read_signatures(self, object graph, tuple takes) except -1
+    cdef int _read_signatures(self, object graph, tuple key, tuple takes) except -1
     cdef void* _graph_of(self, str method, tuple key, dict named) except NULL
     cdef list _indexes_of(self, tuple plans)
     cdef int _replace(self, int index, tuple plans, object source) except -1
@@ -36,16 +37,3 @@ cdef class Binding:
     cdef int _read_scalars(
         self, Graph* graph, PyObject** items, void** slots, uint64_t* scalars
     ) except -1
-
-
-cdef class Signature:
-    cdef tuple names, defaults
-    cdef Py_ssize_t count, positional
-    cdef object graph
-
-    cdef int fill(
-        self, str method, PyObject** given, Py_ssize_t count, PyObject* names, PyObject** values
-    ) except -1
-    cdef Py_ssize_t find(self, PyObject* name) except -2
-    cdef int refuse(self, str method, Py_ssize_t count, PyObject* names) except -1
-    cdef tuple read(self, str method, tuple given, dict named)

@@ -8,7 +8,7 @@ from cudnn_bindgen.module_data import GraphData, Member, ModuleData, Operand
 from cudnn_bindgen.runtime.overrides import Overrides as _Overrides
 
 class Binding:
-    """A graph, or a family of them, with its plans: all that a module has, by the same names."""
+    """A graph, a chain of graphs or a family of them, with its plans: all that a module has."""
 
     __name__: str
     """What messages call it."""
@@ -90,6 +90,49 @@ class Binding:
 
         Raises:
             OperandError: a uid is missing or unknown; and all that `execute` raises.
+        """
+    def execute_slots(
+        self,
+        addresses: int,
+        count: int,
+        workspace_ptr: int = 0,
+        stream: int = 0,
+        overrides: _Overrides | None = None,
+    ) -> None:
+        """Call `execute` with a C array of pointers in slot order.
+
+        Args:
+            addresses: where the array stands: device addresses of operands; of scalars, pointers to
+                the value in host memory, or null for the default.
+            count: the number of OPERANDS.
+            workspace_ptr: `workspace_size()` bytes, aligned to 128; 0: the runtime's own.
+            stream: a cudaStream_t; 0: the legacy default stream.
+            overrides: dims and strides of this call; None: the declared ones.
+
+        Raises:
+            OperandError: another count, a null array, a scalar without value; and all that
+                `execute` raises.
+        """
+    @property
+    def BoundCall(self) -> type[Any]:  # noqa: N802
+        """The class of what `bind` returns."""
+    def bind(self, *operands: Any, **named: Any) -> Any:
+        """Check what `run` takes, and return it as a call that is launched as it stands.
+
+        Args:
+            operands: a tensor of each, or its device address; outputs that are left out are made.
+            scalars: a number or a host tensor of one element, by name.
+            workspace: a tensor of `workspace_size()` bytes, or its address; None: the runtime's.
+            stream: a cudaStream_t or a framework's stream; None: at each call the current one.
+            check: False: look at null addresses and alignment alone.
+            overrides: dims and strides of the calls, copied; None: the declared ones.
+
+        Returns:
+            A BoundCall: set what changes (`call.q = tensor`), then call it; for one thread at a
+            time.
+
+        Raises:
+            OperandError: as `run` does; what tensors share is looked at by the next call.
         """
     def workspace_size(self, *key: Any, **named: Any) -> int:
         """Return the bytes of workspace of a call on the current device; load the plan.

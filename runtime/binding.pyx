@@ -5,17 +5,16 @@ A generated module makes a Binding of its data and adds what only a compiler can
 an entry for Cython, a stub. `cudnn_bindgen.load` makes one of a plan file: it has a module's face
 and reads the arguments of each call by the graph's names.
 """
-from sys import intern
-
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint16_t, uint64_t
+from libc.stdint cimport uint64_t, uintptr_t
+from libc.string cimport memcpy
 
 from cudnn_bindgen.runtime.arguments cimport (
-    address, arguments_by_uid, bfloat16, flag, float16, float32, float64, int32, int64,
-    makes_missing, plan_source,
+    address, arguments_by_uid, flag, int64, makes_missing, plan_source, store_scalar,
 )
+from cudnn_bindgen.runtime.bound_call cimport make_class, make_call
 from cudnn_bindgen.runtime.chain cimport register_chain
-from cudnn_bindgen.runtime.family cimport member_of_key, register_family
+from cudnn_bindgen.runtime.family cimport member_of_key, member_of_operands, register_family
 from cudnn_bindgen.runtime.graph cimport (
     check_abi, close_graph, execute_overridden, graph_launch_nodes, graph_launch_path,
     graph_launch_stats, handle_to, is_graph_open, overridden_workspace_size, policy_number,
@@ -25,14 +24,19 @@ from cudnn_bindgen.runtime.overrides cimport (
     override_slot, override_symbols, register_overrides, set_record_capacity, values_of,
 )
 from cudnn_bindgen.runtime.registered cimport Graph
+from cudnn_bindgen.runtime.signature cimport MOST_ARGUMENTS, Signature
 from cudnn_bindgen.runtime.tensor_checks cimport MOST_OPERANDS
 from cudnn_bindgen.runtime.tensors cimport (
     check_tensors_of, register_tensors, run_tensors, set_tensor_checks,
 )
 
 from cudnn_bindgen.module_data import Member, unpack
-from cudnn_bindgen.runtime.errors import OperandTypeError, PlanMismatchError, describe
+from cudnn_bindgen.runtime.arguments import SCALARS
+from cudnn_bindgen.runtime.errors import (
+    OperandError, OperandTypeError, PlanMismatchError, describe,
+)
 from cudnn_bindgen.runtime.overrides import Overrides
+from cudnn_bindgen.runtime.signature import REQUIRED
 
 cdef extern from "Python.h":
     bint Py_IsInitialized()
@@ -47,14 +51,7 @@ cdef extern from "Python.h":
     enum: METH_FASTCALL, METH_KEYWORDS
     object PyCFunction_New(PyMethodDef*, object)
 
-cdef enum:
-    MOST_ARGUMENTS = MOST_OPERANDS + 8
-
-# How scalars are stored; the number of each is a kind.
-_SCALARS = ("BFLOAT16", "DOUBLE", "FLOAT", "HALF", "INT32", "INT64")
-
-# Stands for an argument that has no default.
-cdef object _REQUIRED = object()
+cdef Signature _NO_ARGUMENTS = Signature(())
 
 # Called as C functions are: no tuple and no dict is made of the arguments.
 cdef PyMethodDef _EXECUTE = PyMethodDef(
@@ -92,8 +89,7 @@ cdef class Binding:
         if data.names:
             self.family = register_family(
                 data.names, [graph.key for graph in data.graphs], self.graphs.data(), data.places)
-        else:
-            self._read_signatures(self._only(), takes)
+        self._read_signatures(data.graphs[0] if data.names else self._only(), data.names, takes)
         self.handle = handle_to(self.family if data.names else self.called[0])
 
     def __dealloc__(self):
@@ -102,22 +98,22 @@ cdef class Binding:
             for graph in self.graphs:
                 close_graph(graph)
 
-    cdef int _read_signatures(self, object graph, tuple takes) except -1:
+    cdef int _read_signatures(self, object graph, tuple key, tuple takes) except -1:
         scalars = [one for one in graph.operands if one.role == "scalar"]
         operands = graph.operands[:len(graph.operands) - len(scalars)]
         self.arguments = tuple([one.argument for one in graph.operands])
         for one in scalars:
-            self.scalar_kinds.push_back(_SCALARS.index(one.data_type))
-        given = [_REQUIRED if one.default is None else one.default for one in graph.operands]
+            self.scalar_kinds.push_back(SCALARS.index(one.data_type))
+        given = [REQUIRED if one.default is None else one.default for one in graph.operands]
         none = (None,) * len(takes)
         self.executes = Signature(
             (*self.arguments, "workspace_ptr", "stream", *takes), (*given, 0, 0, *none),
             graph=graph)
         self.runs = Signature(
             (*[name for name, _, _ in graph.layouts], *self.arguments[len(operands):],
-             "workspace", "stream", "check", *takes),
-            (*[None if one.role == "output" else _REQUIRED for one in operands],
-             *given[len(operands):], None, None, True, *none),
+             *key, "workspace", "stream", "check", *takes),
+            (*[None if one.role == "output" else REQUIRED for one in operands],
+             *given[len(operands):], *[None for _ in key], None, None, True, *none),
             len(operands), graph)
         self._execute = PyCFunction_New(&_EXECUTE, self)
         self._run = PyCFunction_New(&_RUN, self)
@@ -209,10 +205,47 @@ cdef class Binding:
             self.overrides_class = _make_overrides_class(self, graph)
         return self.overrides_class
 
+    @property
+    def BoundCall(self):
+        """The class of what `bind` returns."""
+        if self.bound_class is None:
+            self.bound_class = make_class(self.__name__, self.runs.names[:len(self.arguments)])
+        return self.bound_class
+
+    def bind(self, *operands, **named):
+        """Check what `run` takes, and return it as a call that is launched as it stands.
+
+        Args:
+            operands: a tensor of each, or its device address; outputs that are left out are made.
+            scalars: a number or a host tensor of one element, by name.
+            workspace: a tensor of `workspace_size()` bytes, or its address; None: the runtime's.
+            stream: a cudaStream_t or a framework's stream; None: at each call the current one.
+            check: False: look at null addresses and alignment alone.
+            overrides: dims and strides of the calls, copied; None: the declared ones.
+
+        Returns:
+            A BoundCall: set what changes (`call.q = tensor`), then call it; for one thread at a
+            time.
+
+        Raises:
+            OperandError: as `run` does; what tensors share is looked at by the next call.
+        """
+        cdef tuple values = self.runs.read("bind", operands, named)
+        cdef PyObject** items = (<PyTupleObject*>values).ob_item
+        cdef Py_ssize_t rest = len(self.arguments) + (len(self.data[0].key))
+        cdef void* graph = self.called[0]
+        if self.family != NULL:
+            graph = member_of_operands(
+                self.family, items + len(self.arguments), items, values[rest + 1])
+        return make_call(
+            self.BoundCall, self, graph, self.scalar_kinds, values, values[rest],
+            values[rest + 1], flag(values[rest + 2], "check"),
+            values[rest + 3] if len(values) > rest + 3 else None)
+
     def attribute(self, name):
         """What a module has beside its names: its `__getattr__`."""
-        if name == "WORKSPACE_SIZE":
-            return self.WORKSPACE_SIZE
+        if name in ("WORKSPACE_SIZE", "BoundCall"):
+            return getattr(self, name)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def execute_uids(self, arguments, workspace_ptr=0, stream=0, overrides=None):
@@ -229,6 +262,47 @@ cdef class Binding:
         """
         cdef tuple values = arguments_by_uid(arguments, self._only().operands)
         self.enqueue_items((<PyTupleObject*>values).ob_item, workspace_ptr, stream, overrides)
+
+    def execute_slots(self, addresses, count, workspace_ptr=0, stream=0, overrides=None):
+        """Call `execute` with a C array of pointers in slot order.
+
+        Args:
+            addresses: where the array stands: device addresses of operands; of scalars, pointers to
+                the value in host memory, or null for the default.
+            count: the number of OPERANDS.
+            workspace_ptr: `workspace_size()` bytes, aligned to 128; 0: the runtime's own.
+            stream: a cudaStream_t; 0: the legacy default stream.
+            overrides: dims and strides of this call; None: the declared ones.
+
+        Raises:
+            OperandError: another count, a null array, a scalar without value; and all that
+                `execute` raises.
+        """
+        cdef tuple operands = self._only().operands
+        cdef Graph* graph = <Graph*>self.called[0]
+        cdef void* slots[MOST_OPERANDS]
+        cdef uint64_t scalars[MOST_OPERANDS]
+        cdef void* array = address(addresses, "addresses")
+        cdef int slot
+        if int64(count, "count") != graph.slots:
+            raise OperandError("count", f"{graph.slots}, one for each of OPERANDS", describe(count))
+        if array == NULL or <uintptr_t>array % sizeof(void*):
+            raise OperandError(
+                "addresses", "the address of an array of pointers", hex(<uintptr_t>array))
+        memcpy(slots, array, graph.slots * sizeof(void*))
+        for slot in range(graph.operands, graph.slots):
+            if slots[slot] != NULL:
+                continue
+            if operands[slot].default is None:
+                raise OperandError(
+                    <str>self.arguments[slot], "a pointer to its value, as it has no default", "0")
+            slots[slot] = &scalars[slot]
+            store_scalar(
+                self.scalar_kinds[slot - graph.operands], operands[slot].default,
+                <str>self.arguments[slot], slots[slot])
+        execute_overridden(
+            graph, slots, values_of(graph, overrides), address(workspace_ptr, "workspace_ptr"),
+            address(stream, "stream"))
 
     cdef int enqueue_items(
         self, PyObject** items, object workspace, object stream, object overrides
@@ -263,24 +337,12 @@ cdef class Binding:
     cdef int _read_scalars(
         self, Graph* graph, PyObject** items, void** slots, uint64_t* scalars
     ) except -1:
-        cdef int slot, kind
-        cdef void* storage
+        cdef int slot
         for slot in range(graph.operands, graph.slots):
-            kind = self.scalar_kinds[slot - graph.operands]
-            name, item = <str>self.arguments[slot], <object>items[slot]
-            storage = slots[slot] = &scalars[slot]
-            if kind == 0:
-                (<uint16_t*>storage)[0] = bfloat16(item, name)
-            elif kind == 1:
-                (<double*>storage)[0] = float64(item, name)
-            elif kind == 2:
-                (<float*>storage)[0] = float32(item, name)
-            elif kind == 3:
-                (<uint16_t*>storage)[0] = float16(item, name)
-            elif kind == 4:
-                (<int32_t*>storage)[0] = int32(item, name)
-            else:
-                (<int64_t*>storage)[0] = int64(item, name)
+            slots[slot] = &scalars[slot]
+            store_scalar(
+                self.scalar_kinds[slot - graph.operands], <object>items[slot],
+                <str>self.arguments[slot], slots[slot])
         return 0
 
     def workspace_size(self, *key, **named):
@@ -346,7 +408,7 @@ cdef class Binding:
             OperandError: a tensor has a wrong device, data type or layout.
         """
         self._only()
-        check_tensors_of(self.graphs[0], described)
+        check_tensors_of(self.called[0], described)
 
     def set_checks(self, enabled):
         """Turn the checks of `run` on or off, for all its calls.
@@ -490,75 +552,6 @@ cdef object _run(Binding self, PyObject** given, Py_ssize_t count, PyObject* nam
     return self.run_items(
         values, <object>values[rest], <object>values[rest + 1],
         flag(<object>values[rest + 2], "check"), overrides)
-
-
-cdef class Signature:
-    """Names and defaults of a method's arguments: reads a call as Python would."""
-
-    def __init__(self, names, defaults=(), positional=None, graph=None):
-        """`defaults`: of the last names; `positional`: how many need no name; `graph`: for errors.
-        """
-        # Interned, as the names in a call are: they are mostly the same objects.
-        self.names = tuple([intern(name) for name in names])
-        self.defaults = (_REQUIRED,) * (len(names) - len(defaults)) + tuple(defaults)
-        self.count = len(names)
-        self.positional = len(names) if positional is None else positional
-        self.graph = graph
-
-    cdef int fill(
-        self, str method, PyObject** given, Py_ssize_t count, PyObject* names, PyObject** values
-    ) except -1:
-        """Put the arguments of a call in order, borrowed: `count` by position, then those by name.
-
-        TypeError where they are not those of the method.
-        """
-        cdef Py_ssize_t index, number
-        if count > self.positional:
-            self.refuse(method, count, names)
-        for index in range(count):
-            values[index] = given[index]
-        for index in range(count, self.count):
-            values[index] = NULL
-        if names != NULL:
-            for index in range(len(<tuple>names)):
-                number = self.find((<PyTupleObject*>names).ob_item[index])
-                if number < 0 or values[number] != NULL:
-                    self.refuse(method, count, names)
-                values[number] = given[count + index]
-        for index in range(count, self.count):
-            if values[index] == NULL:
-                values[index] = (<PyTupleObject*>self.defaults).ob_item[index]
-                if values[index] == <PyObject*>_REQUIRED:
-                    self.refuse(method, count, names)
-        return 0
-
-    cdef Py_ssize_t find(self, PyObject* name) except -2:
-        """The place of a name, or -1."""
-        cdef Py_ssize_t index
-        for index in range(self.count):
-            if (<PyTupleObject*>self.names).ob_item[index] == name:
-                return index
-        for index in range(self.count):
-            if self.names[index] == <object>name:
-                return index
-        return -1
-
-    cdef int refuse(self, str method, Py_ssize_t count, PyObject* names) except -1:
-        from cudnn_bindgen.runtime.call_errors import call_error
-        raise call_error(
-            method, self.names, [one is not _REQUIRED for one in self.defaults], self.positional,
-            count, () if names == NULL else <tuple>names, self.graph)
-
-    cdef tuple read(self, str method, tuple given, dict named):
-        """The arguments of a call of `method` in order."""
-        cdef PyObject* values[MOST_ARGUMENTS]
-        cdef tuple every = given + tuple(named.values())
-        cdef tuple names = tuple(named)
-        self.fill(method, (<PyTupleObject*>every).ob_item, len(given), <PyObject*>names, values)
-        return tuple([<object>values[index] for index in range(self.count)])
-
-
-cdef Signature _NO_ARGUMENTS = Signature(())
 
 
 cdef object _make_overrides_class(Binding binding, object graph):

@@ -11,3 +11,6 @@ cdef object run_member(
     bint check,
 )
 cdef void* member_of_key(void* family, tuple key) except NULL
+cdef void* member_of_operands(
+    void* family, PyObject** key, PyObject** given, object stream
+) except NULL

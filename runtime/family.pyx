@@ -15,7 +15,7 @@ from cudnn_bindgen.runtime.tensor_checks cimport (
     GIVEN_READ_ONLY, GIVEN_TENSOR, MOST_OPERANDS, Finding, TensorCall, TensorRules, check_tensors,
     refuse_tensor,
 )
-from cudnn_bindgen.runtime.tensors cimport run_chosen, run_tensors
+from cudnn_bindgen.runtime.tensors cimport choose_graph, run_chosen, run_tensors
 
 cdef extern from "members.hpp" namespace "cudnn_bindgen" nogil:
     struct Place:
@@ -112,6 +112,20 @@ cdef object run_member(
         _refuse_key(self, numbers)
     return run_tensors(
         self.members.graphs[member], given, slots, workspace, stream, check, NULL)
+
+
+cdef void* member_of_operands(
+    void* family, PyObject** key, PyObject** given, object stream
+) except NULL:
+    """The graph that `run_member` would run."""
+    cdef Family* self = <Family*>family
+    cdef int64_t numbers[MOST_NUMBERS]
+    if not _take_key(self, key, numbers):
+        return choose_graph(self.members.graphs[0], _member_of_tensors, self, given, stream)
+    cdef int member = self.members.find(numbers)
+    if member < 0:
+        _refuse_key(self, numbers)
+    return self.members.graphs[member]
 
 
 cdef bint _take_key(Family* self, PyObject** key, int64_t* numbers) except -1:

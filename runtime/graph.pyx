@@ -36,6 +36,13 @@ from cudnn_bindgen.runtime.errors import (
 )
 from cudnn_bindgen.runtime.tensor_types import SCALAR_BYTES, span_of
 
+cdef extern from "ranges.hpp" namespace "cudnn_bindgen" nogil:
+    cppclass RangeApi:
+        int (*push)(const char* name) noexcept
+        int (*pop)() noexcept
+
+    bint find_ranges(RangeApi& ranges)
+
 cdef enum:
     # Bytes that launch records are proven for; calls with less aligned addresses go direct.
     OPERAND_PROOF = 16
@@ -45,6 +52,9 @@ cdef enum:
 POLICY_ENVIRONMENT = "CUDNN_BINDGEN_LAUNCH"
 # The numbers of LaunchPolicy in records.hpp.
 POLICIES = {"auto": 0, "direct": 1, "record": 2}
+RANGES_ENVIRONMENT = "CUDNN_BINDGEN_NVTX"
+
+cdef RangeApi _ranges
 
 _registered = []                 # keeps alive what graphs point to
 
@@ -99,9 +109,20 @@ cdef void* register_graph(
     graph.policy.store(policy_number(
         os.environ.get(POLICY_ENVIRONMENT) or "auto", POLICY_ENVIRONMENT))
     graph.record_capacity.store(RECORDS_BY_SCALARS)
+    if _wants_ranges() and find_ranges(_ranges):
+        name = module.encode()
+        _registered.append(name)
+        graph.range = name
     if plans:
         graph.plans.store(load_set(owner, operands, plans, None))
     return graph
+
+
+cdef bint _wants_ranges() except -1:
+    wanted = os.environ.get(RANGES_ENVIRONMENT) or "0"
+    if wanted not in ("0", "1"):
+        raise OperandError(RANGES_ENVIRONMENT, "0 or 1", describe(wanted))
+    return wanted == "1"
 
 
 cdef int execute_plan(void* graph, void** slots, void* workspace, void* stream) except -1 nogil:
@@ -289,8 +310,22 @@ cdef int _enter(
                 return _refuse_address(self, slot, slots[slot])
         elif <uintptr_t>slots[slot] & self.mask[slot]:
             return _refuse_address(self, slot, slots[slot])
-    if <uintptr_t>workspace & (WORKSPACE_ALIGNMENT - 1):
-        return _refuse_address(self, -1, workspace)
+    # Neither is the rule, so that calls without a range pay nothing for those with one.
+    if <uintptr_t>workspace & (WORKSPACE_ALIGNMENT - 1) | <uintptr_t>self.range:
+        if <uintptr_t>workspace & (WORKSPACE_ALIGNMENT - 1):
+            return _refuse_address(self, -1, workspace)
+        _ranges.push(self.range)
+        try:
+            return _call(self, slots, overrides, workspace, workspace_bytes, stream, device)
+        finally:
+            _ranges.pop()
+    return _call(self, slots, overrides, workspace, workspace_bytes, stream, device)
+
+
+cdef inline int _call(
+    Graph* self, void** slots, OverrideValues* overrides, void* workspace,
+    int64_t workspace_bytes, CUstream stream, int device
+) except -1 nogil:
     cdef Handle* handle
     cdef Obstacle obstacle
     cdef Stop stop

@@ -89,6 +89,7 @@ cdef cppclass Graph:
     mutex building               # one thread creates a plan or adds one; never waits for the GIL
     void* tensors                # TensorRules*, of register_tensors
     void* source                 # the base name of its file, for messages; kept alive likewise
+    const char* range            # its name in profiles; NULL: calls are no ranges; likewise
     void* owner                  # (module, fingerprint), for messages; kept alive by graph.pyx
     void* operand_data           # tuple of metadata.Operand; likewise
 

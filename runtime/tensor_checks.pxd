@@ -113,12 +113,15 @@ cdef extern from "tensor_checks.hpp" namespace "cudnn_bindgen" nogil:
         Given* given
         Strided expected_of(int slot)
         int count()
+        char* address_of(int slot)
         Region region_of(int slot)
 
     int find_user_of(const Region& memory, const TensorCall& call)
     Finding check_described(const TensorCall& call)
     Finding take_addresses(const TensorCall& call, void** addresses)
     Finding check_tensors(const TensorCall& call, void** addresses, int* device)
+    Finding check_operand(const TensorCall& call, int slot, bint is_checked, Span* span)
+    Finding check_together(const TensorCall& call, const Span* spans, int* device)
 
 cdef int refuse_tensor(Graph* graph, const TensorCall* call, Finding finding) except -1
 cdef str operand_name(const TensorCall* call, int slot)

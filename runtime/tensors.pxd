@@ -20,3 +20,6 @@ cdef object run_chosen(
     void* graph, ChooseGraph choose, void* among, PyObject** given, void** slots, object workspace,
     object stream, bint check
 )
+cdef void* choose_graph(
+    void* graph, ChooseGraph choose, void* among, PyObject** given, object stream
+) except NULL

@@ -2,36 +2,30 @@
 """A generated module's `run`: objects → DLTensors → addresses, then the call that `execute` makes.
 
 Objects are borrowed from the caller, which holds them during the call; what reading them takes is
-in `owned` and released with it, also when an operand in the middle is refused. What most calls need
-not comes last: other protocols, outputs that are left out, workspace that is a tensor.
+in `owned` and released with it, also when an operand in the middle is refused. What most calls do
+not need is in operands.pyx.
 """
-import sys
-
 from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
-from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from cudnn_bindgen.runtime.arguments cimport address
 from cudnn_bindgen.runtime.dlpack cimport DLPackExchangeAPI, DLTensor
-from cudnn_bindgen.runtime.exchange cimport (
-    current_stream, exchange_api, make_exchanged, read_exchanged, read_other, stream_address,
-)
+from cudnn_bindgen.runtime.exchange cimport current_stream, exchange_api
 from cudnn_bindgen.runtime.graph cimport execute_on_device
-from cudnn_bindgen.runtime.handle cimport WORKSPACE_ALIGNMENT
+from cudnn_bindgen.runtime.operands cimport (
+    check_workspace, make_output, outputs_of, read_operand, read_stream, stream_of_framework,
+    take_shapes, workspace_address,
+)
 from cudnn_bindgen.runtime.override_values cimport OverrideValues
 from cudnn_bindgen.runtime.registered cimport Graph
 from cudnn_bindgen.runtime.tensor_checks cimport (
-    CUDA, CUDA_MANAGED, GIVEN_ADDRESS, GIVEN_READ_ONLY, GIVEN_TENSOR, MOST_OPERANDS, NOT_YET_READ,
-    UNKNOWN_DEVICE, AcceptedType, Finding, Given, LayoutKind, LayoutRule, Region, Span, Strided,
-    TensorCall, TensorRule, TensorRules, check_described, check_tensors, find_span, find_user_of,
-    operand_name, refuse_device, refuse_tensor, take_addresses,
+    GIVEN_ADDRESS, GIVEN_TENSOR, MOST_OPERANDS, NOT_YET_READ, UNKNOWN_DEVICE, AcceptedType,
+    Finding, Given, LayoutKind, LayoutRule, Strided, TensorCall, TensorRule, TensorRules,
+    check_described, check_tensors, operand_name, refuse_device, refuse_tensor, take_addresses,
 )
 
-from cudnn_bindgen.runtime import tensor_errors
-from cudnn_bindgen.runtime.errors import OperandError
 from cudnn_bindgen.runtime.tensor_checks import KINDS
 from cudnn_bindgen.runtime.tensor_types import STORED
 
@@ -41,8 +35,6 @@ cdef extern from "Python.h":
 
 # Keeps alive what rules point to.
 _registered = []
-# allocate.allocate_output, once an output is made: what that imports takes 1 ms.
-_allocate_output = None
 
 
 cdef int register_tensors(void* graph, tuple layouts, tuple shared) except -1:
@@ -97,6 +89,8 @@ cdef int check_tensors_of(void* graph, object described) except -1:
     or None for one that is not looked at.
     """
     cdef Graph* self = <Graph*>graph
+    cdef DLTensor tensors[MOST_OPERANDS]
+    cdef Given how[MOST_OPERANDS]
     cdef TensorCall call
     cdef vector[vector[int64_t]] sizes
     cdef DLTensor* tensor
@@ -104,6 +98,8 @@ cdef int check_tensors_of(void* graph, object described) except -1:
     cdef int slot
     call.rules = <TensorRules*>self.tensors
     call.expected = NULL
+    call.tensors = tensors
+    call.given = how
     if not call.rules.is_checked.load():
         return 0
     sizes.reserve(2 * call.count())  # call points into it
@@ -161,6 +157,24 @@ cdef object run_chosen(
         <Graph*>graph, choose, among, given, slots, workspace, stream, check, NULL)
 
 
+cdef void* choose_graph(
+    void* graph, ChooseGraph choose, void* among, PyObject** given, object stream
+) except NULL:
+    """What `choose` returns for tensors, which `graph` reads; nothing is launched."""
+    cdef DLTensor tensors[MOST_OPERANDS]
+    cdef Given how[MOST_OPERANDS]
+    cdef TensorCall call
+    cdef list owned = []
+    cdef int first = -1
+    call.rules = <TensorRules*>(<Graph*>graph).tensors
+    call.expected = NULL
+    call.tensors = tensors
+    call.given = how
+    if _read_exchanged(&call, given, &first):
+        _read_others(&call, given, _stream(&call, given, first, stream), owned)
+    return choose(among, &call)
+
+
 cdef object _run(
     Graph* self,
     ChooseGraph choose,
@@ -175,6 +189,8 @@ cdef object _run(
     """Run `self`, or what `choose`, unless that is NULL, returns for the tensors."""
     cdef TensorRules* rules = <TensorRules*>self.tensors
     cdef Strided expected[MOST_OPERANDS]
+    cdef DLTensor tensors[MOST_OPERANDS]
+    cdef Given how[MOST_OPERANDS]
     cdef TensorCall call
     cdef Finding finding
     cdef list owned = None       # what reading and making tensors takes
@@ -185,6 +201,8 @@ cdef object _run(
     cdef void* queue
     call.rules = rules
     call.expected = NULL
+    call.tensors = tensors
+    call.given = how
     if values != NULL and values.uids.empty():
         values = NULL
     cdef int left = _read_exchanged(&call, given, &first)
@@ -196,13 +214,13 @@ cdef object _run(
         self = <Graph*>choose(among, &call)
         call.rules = rules = <TensorRules*>self.tensors
     if values != NULL:
-        _take_shapes(rules, values, expected)
+        take_shapes(rules, values, expected)
         call.expected = expected
     if left:
         _make_outputs(self, &call, given, queue, owned)
         # What made them may have run any Python code, and that have set other overrides.
         if values != NULL:
-            _take_shapes(rules, values, expected)
+            take_shapes(rules, values, expected)
     check = check and rules.is_checked.load()
     if check:
         finding = check_tensors(call, slots, &device)
@@ -218,15 +236,7 @@ cdef object _run(
         current = execute_on_device(self, slots, values, memory, workspace_bytes, queue, device)
         if current > 0:
             refuse_device(&call, device, current - 1)
-    return _outputs(rules, given)
-
-
-cdef int _take_shapes(TensorRules* rules, OverrideValues* values, Strided* expected) noexcept:
-    cdef int slot
-    for slot in range(<int>rules.operands.size()):
-        expected[slot] = Strided(
-            values.dim(slot).data(), values.stride(slot).data(), <int>values.dim(slot).size())
-    return 0
+    return outputs_of(rules, given)
 
 
 cdef int _read_exchanged(TensorCall* call, PyObject** given, int* first) except -1:
@@ -271,25 +281,10 @@ cdef void* _stream(
 ) except? NULL:
     """The stream of a call: the caller's, else the one its framework works on."""
     if stream is not None:
-        return address(stream, "stream") if PyLong_CheckExact(stream) else stream_address(stream)
+        return read_stream(stream)
     if first < 0:
-        return _stream_of_framework(call, given)
+        return stream_of_framework(call, given)
     return current_stream(exchange_api(<object>given[first]), &call.tensors[first])
-
-
-cdef object _outputs(const TensorRules* rules, PyObject** given):
-    cdef int index, count = <int>rules.outputs.size()
-    cdef tuple outputs
-    if count == 1:
-        return <object>given[rules.outputs[0]]
-    if count == 0:
-        return None
-    outputs = PyTuple_New(count)
-    for index in range(count):
-        item = <object>given[rules.outputs[index]]
-        Py_INCREF(item)
-        PyTuple_SET_ITEM(outputs, index, item)
-    return outputs
 
 
 cdef int _read_others(
@@ -302,7 +297,7 @@ cdef int _read_others(
         if item is None and call.rules.operands[slot].is_output:
             continue
         if call.given[slot] == NOT_YET_READ:
-            call.given[slot] = _read(
+            call.given[slot] = read_operand(
                 item, operand_name(call, slot), stream, &call.tensors[slot], owned)
     return 0
 
@@ -320,10 +315,10 @@ cdef int _make_outputs(
             break
     for slot in range(call.count()):
         if <object>given[slot] is None:
-            made = _make(graph, call, slot, like)
+            made = make_output(graph, call, slot, like)
             owned.append(made)
             given[slot] = <PyObject*>made
-            call.given[slot] = _read(
+            call.given[slot] = read_operand(
                 made, operand_name(call, slot), stream, &call.tensors[slot], owned)
     return 0
 
@@ -338,118 +333,7 @@ cdef void* _read_workspace(
     `check` no tensor may share its memory.
     """
     cdef DLTensor tensor
-    cdef Given how
-    cdef void* memory
-    if PyLong_CheckExact(workspace):
-        memory = address(workspace, "workspace")
-    else:
-        how = _read(workspace, "workspace", stream, &tensor, owned)
-        memory = <char*>tensor.data + tensor.byte_offset
-        if check and how != GIVEN_ADDRESS:
-            size[0] = _check_workspace(call, &tensor, how, device)
-    if <uintptr_t>memory & (WORKSPACE_ALIGNMENT - 1):
-        raise tensor_errors.workspace_alignment_error(WORKSPACE_ALIGNMENT, <uintptr_t>memory)
-    return memory
-
-
-cdef void* _stream_of_framework(const TensorCall* call, PyObject** given) except? NULL:
-    """The current stream where no tensor was read at once; the legacy one if nobody tells."""
-    cdef const DLPackExchangeAPI* api
-    cdef DLTensor tensor
-    cdef int slot
-    for slot in range(call.count()):
-        if call.given[slot] == GIVEN_ADDRESS:
-            continue
-        item = <object>given[slot]
-        api = exchange_api(item)
-        if api != NULL:
-            read_exchanged(api, item, operand_name(call, slot), &tensor, [])
-            return current_stream(api, &tensor)
-        if type(item).__module__.partition(".")[0] == "cupy":
-            return address(sys.modules["cupy"].cuda.get_current_stream().ptr, "stream")
-    return NULL
-
-
-cdef Given _read(object item, str name, void* stream, DLTensor* tensor, list owned) except *:
-    cdef const DLPackExchangeAPI* api = exchange_api(item)
-    if api != NULL:
-        return read_exchanged(api, item, name, tensor, owned)
-    return read_other(item, name, stream, tensor, owned)
-
-
-cdef class _Maker:
-    """Makes a row-major tensor by the exchange API of `like`, on the prototype's device."""
-
-    cdef object like
-    cdef str name
-    cdef DLTensor prototype
-
-    def __call__(self, dim, data_type):
-        cdef const DLPackExchangeAPI* api = exchange_api(self.like)
-        cdef vector[int64_t] sizes = dim
-        if api == NULL:
-            kind = type(self.like).__name__
-            raise OperandError(self.name, f"a tensor; {kind} has no way to make one", "None")
-        self.prototype.ndim = <int>sizes.size()
-        self.prototype.shape = sizes.data()
-        self.prototype.dtype.code, self.prototype.dtype.bits, self.prototype.dtype.lanes = (
-            data_type)
-        return make_exchanged(api, &self.prototype, self.name)
-
-
-cdef object _make(Graph* graph, const TensorCall* call, int slot, object like):
-    global _allocate_output
-    if _allocate_output is None:
-        from cudnn_bindgen.runtime.allocate import allocate_output as _allocate_output
-    cdef Strided expected = call.expected_of(slot)
-    cdef _Maker maker = _Maker()
-    cdef int axis, other
-    maker.like = like
-    maker.name = operand_name(call, slot)
-    for other in range(call.count()):
-        if call.given[other] not in (GIVEN_ADDRESS, NOT_YET_READ):
-            maker.prototype.device = call.tensors[other].device
-            break
-    return _allocate_output(
-        like,
-        operand_name(call, slot),
-        (<tuple>graph.operand_data)[slot],
-        tuple([expected.dim[axis] for axis in range(expected.rank)]),
-        tuple([expected.stride[axis] for axis in range(expected.rank)]),
-        call.rules.operands[slot].layout.kind == LayoutKind.kRagged,
-        maker,
-    )
-
-
-cdef int64_t _check_workspace(
-    const TensorCall* call, const DLTensor* tensor, Given how, int* device
-) except -1:
-    """Bytes of a tensor that can be workspace: writable, dense, on the device, no operand's."""
-    cdef Region region = Region(
-        <uintptr_t>tensor.data + tensor.byte_offset,
-        Strided(tensor.shape, tensor.strides, tensor.ndim),
-        tensor.dtype.bits * tensor.dtype.lanes)
-    cdef Span span = find_span(region)
-    cdef uint64_t elements = 1
-    cdef int axis, user
-    if tensor.device.device_type not in (CUDA, CUDA_MANAGED):
-        raise tensor_errors.device_type_error("workspace", tensor.device.device_type)
-    if tensor.device.device_type == CUDA:
-        if device[0] == UNKNOWN_DEVICE:
-            device[0] = tensor.device.device_id
-        if tensor.device.device_id not in (device[0], UNKNOWN_DEVICE):
-            raise tensor_errors.other_device_error(
-                "workspace", tensor.device.device_id, "the first operand", device[0])
-    if how == GIVEN_READ_ONLY:
-        raise tensor_errors.read_only_error("workspace")
-    for axis in range(tensor.ndim):
-        if tensor.shape[axis] == 0:
-            return 0
-        elements *= <uint64_t>tensor.shape[axis]
-    # Of more elements than any memory has, which might have wrapped, the span is all of it.
-    if span.last - span.first + 1 != (elements * <uint64_t>region.element_bits + 7) // 8:
-        raise tensor_errors.workspace_gaps_error()
-    user = find_user_of(region, call[0])
-    if user >= 0:
-        raise tensor_errors.shared_workspace_error(operand_name(call, user))
-    return elements * region.element_bits // 8
+    cdef Given how = read_operand(workspace, "workspace", stream, &tensor, owned)
+    if check and how != GIVEN_ADDRESS:
+        size[0] = check_workspace(call, &tensor, how, device)
+    return workspace_address(&tensor)

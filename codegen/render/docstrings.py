@@ -52,6 +52,7 @@ def stub_docs(
     entries = {
         "execute": {"arguments": [*addresses, *scalars[:required], *key, *scalars[required:]]},
         "run": {"operands": tensors, "scalars": [*scalars, *key]},
+        "bind": {"operands": tensors, "scalars": [*scalars, *key]},
     }
     own = {"key": key} | ({} if takes_overrides else {"overrides": [], "records": []})
     return SimpleNamespace(

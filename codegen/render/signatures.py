@@ -46,9 +46,10 @@ class Signature:
     """All of `run`; a call is taken by the first form that it fits.
 
     `variables` are those of the outputs, in order; `annotations` what the parameters' types are
-    written in.
+    written in. `operands` are those of `bind`, which returns what has an attribute for each.
     """
 
+    operands: tuple[Parameter, ...]
     forms: tuple[Form, ...]
     scalars: tuple[Parameter, ...]
     variables: tuple[str, ...]
@@ -63,6 +64,12 @@ class Signature:
     def returns_several(self) -> bool:
         """Whether a tuple is returned."""
         return len(self.variables) > 1
+
+    @property
+    def bound_result(self) -> str:
+        """The type of what a bound call returns: one for each output, which may be set to any."""
+        every = ["Any"] * len(self.variables)
+        return f"tuple[{', '.join(every)}]" if self.returns_several else "Any"
 
 
 def run_signature(binding: Binding) -> Signature:
@@ -88,6 +95,10 @@ def run_signature(binding: Binding) -> Signature:
     )
     scalars = tuple(map(_scalar, binding.scalars))
     return Signature(
+        operands=(
+            *(Parameter(name, _OPERAND) for name in inputs),
+            *(Parameter(name, _OPERAND, is_optional=True) for name in outputs),
+        ),
         forms=(given, made) if inputs else (given,),
         scalars=scalars,
         variables=variables,

@@ -159,7 +159,8 @@ class Module:
     def methods(self) -> tuple[str, ...]:
         """Names of the module that are the Binding's."""
         return (
-            *(() if self.family else ("execute_uids",)),
+            *(() if self.family else ("execute_uids", "execute_slots")),
+            "bind",
             *("workspace_size", "load_plan", "close", "set_checks", "set_launch_policy"),
             *("launch_path", "launch_stats", "launch_nodes"),
         )

@@ -87,12 +87,13 @@ struct Finding {
     int pack = 1;   // kLayout, kOtherOrder
 };
 
-// The tensors of one call. `expected` are the shapes where calls override some, else NULL.
+// The tensors of one call, in memory of the caller's: one of each operand. `expected` are the shapes
+// where calls override some, else NULL.
 struct TensorCall {
     const TensorRules* rules;
     const Strided* expected;
-    DLTensor tensors[kMostOperands];
-    Given given[kMostOperands];
+    DLTensor* tensors;
+    Given* given;
 
     Strided expected_of(int slot) const {
         return expected ? expected[slot] : rules->operands[slot].declared();
@@ -262,6 +263,33 @@ inline Finding check_tensors(const TensorCall& call, void** addresses, int* devi
         }
         const Finding finding = detail::check_address(call, slot, address);
         if (finding.what) return finding;
+    }
+    return detail::check_overlaps(call, spans);
+}
+
+// `check_tensors` in two halves, for operands that are bound one by one. This one: what can be said
+// of one alone; if not `is_checked`, its address only. `span` becomes a tensor's own.
+inline Finding check_operand(const TensorCall& call, int slot, bool is_checked, Span* span) {
+    int device = kUnknownDevice;
+    if (call.given[slot] != kGivenAddress) {
+        const Finding finding = is_checked ? detail::check_one(call, slot, &device, span) : Finding{};
+        if (finding.what) return finding;
+        if (!is_checked) *span = find_span(call.region_of(slot));
+    }
+    return detail::check_address(call, slot, call.address_of(slot));
+}
+
+// The other half: what can be said once all of them are there. `device` becomes the one that they
+// are on, -1 where none says so.
+inline Finding check_together(const TensorCall& call, const Span* spans, int* device) {
+    *device = kUnknownDevice;
+    for (int slot = 0; slot < call.count(); ++slot) {
+        const DLDevice& own = call.tensors[slot].device;
+        if (call.given[slot] == kGivenAddress || own.device_type != kCuda) continue;
+        if (*device == kUnknownDevice) *device = own.device_id;
+        if (own.device_id != *device && own.device_id != kUnknownDevice) {
+            return {Finding::kDevice, slot};
+        }
     }
     return detail::check_overlaps(call, spans);
 }

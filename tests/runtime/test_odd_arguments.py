@@ -5,6 +5,7 @@ What an odd object raises itself passes through unchanged.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import math
 import sys
@@ -187,6 +188,13 @@ def operand_calls(module: ModuleType, right: dict[str, Any], scalars: list[str])
         calls[f"execute {name}"] = lambda odd, name=name: module.execute(**{**right, name: odd})
     for name in (*(of_run.get(name, name) for name in chosen), "workspace", "stream", "check"):
         calls[f"run {name}"] = lambda odd, name=name: module.run(**{**run, name: odd})
+        calls[f"bind {name}"] = lambda odd, name=name: module.bind(**{**run, name: odd})()
+    bound = module.bind(**run)
+    for name in {*(of_run.get(name, name) for name in chosen), "workspace", "stream"} & {
+        *dir(bound)
+    }:
+        calls[f"set {name}"] = lambda odd, name=name: setattr(bound, name, odd)
+    calls["call stream"] = lambda odd: bound(stream=odd)
     return calls
 
 
@@ -197,6 +205,7 @@ def test_modules(load_case: Load, place: Place, standin: Standin, name: str) -> 
     scalars = [operand.argument for operand in module.OPERANDS if operand.role == "scalar"]
     right = operands.by_name
     uid = module.OPERANDS[0].uid
+    nulls = (ctypes.c_void_p * len(module.OPERANDS))()
     by_uid = {operand.uid: right[operand.argument] for operand in module.OPERANDS}
     calls = common_calls(module) | operand_calls(module, right, scalars)
     calls |= {
@@ -207,6 +216,7 @@ def test_modules(load_case: Load, place: Place, standin: Standin, name: str) -> 
         ),
         "execute_uids workspace_ptr": lambda odd: module.execute_uids(by_uid, workspace_ptr=odd),
         "execute_uids stream": lambda odd: module.execute_uids(by_uid, stream=odd),
+        "execute_slots count": lambda odd: module.execute_slots(ctypes.addressof(nulls), odd),
     }
     check_all(calls)
     operands.fill()

@@ -18,7 +18,7 @@ MODULES = ("chained", "empty", "grid", "norm", "product", "product_bare", "rows"
 ADDED = ("__pyx_capi__", "__test__")
 # Methods of the Binding, which serves all graphs: families have keys, others take overrides.
 KEYED = ("launch_nodes", "launch_path")
-OVERRIDDEN = ("execute_uids", "set_launch_policy", "workspace_size")
+OVERRIDDEN = ("execute_slots", "execute_uids", "set_launch_policy", "workspace_size")
 SCALARS = "1, 2, 3.0, 4.0, 5.0, 6.0"
 
 
@@ -68,6 +68,15 @@ CALLS = {
     "scalars.execute(16, 32, 1.5, 2, 3.0, 4.0, 5.0, 6.0)": "arg-type",
     "scalars.execute_uids({1: 16, 2: 32, 10: 1, 13: 0.5}, stream=1)": "",
     "scalars.execute_uids({'1': 16})": "dict-item",
+    "scalars.execute_slots(16, 8)": "",
+    "scalars.execute_slots([16], 1)": "arg-type",
+    "norm.bind(16, 32, 48, eps=0.5)()": "",
+    "norm.bind(16, 32, 48, eps=1, stream=2)(stream=0)": "",
+    "norm.bind(16, 32, 48, eps=1).x = 48": "",
+    "norm.bind(16, 32, 48, eps=1).x = 'x'": "assignment",
+    "norm.bind(16, 32, 48, eps=1).eps = 0.5": "",
+    "norm.bind(16, 32, 48, eps=1).zzz = 1": "attr-defined",
+    "norm.bind(16)": "call-arg",
     "norm.execute_uids({1: 16, 4: 0.5})": "",
     "norm.execute_uids({1: '16'})": "dict-item",
     "scalars.load_plan()": "",

@@ -12,7 +12,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, FloatScalar, Stream, Tensor
@@ -132,6 +132,64 @@ def run(
             memory with an output; and all that `execute` raises.
     """
 
+@final
+class BoundCall:
+    """What `bind` returns: set what changes, which is checked then, and call it."""
+
+    x: Tensor | Address
+    norm_w: Tensor | Address
+    class_: Tensor | Address
+    right_b: Tensor | Address
+    hidden: Tensor | Address | None
+    sum_s: Tensor | Address | None
+    sum_t: Tensor | Address | None
+    norm_eps: FloatScalar
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> tuple[Any, Any, Any]:
+        """Launch what is set, and return the outputs.
+
+        Args:
+            stream: of this call alone; None: the one that is set.
+        """
+
+def bind(
+    x: Tensor | Address,
+    norm_w: Tensor | Address,
+    class_: Tensor | Address,
+    right_b: Tensor | Address,
+    hidden: Tensor | Address | None = None,
+    sum_s: Tensor | Address | None = None,
+    sum_t: Tensor | Address | None = None,
+    *,
+    norm_eps: FloatScalar = ...,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall:
+    """Check what `run` takes, and return it as a call that is launched as it stands.
+
+    Args:
+        x: input, uid 1, DOUBLE (float64), dim 5, stride 1, 16-byte aligned.
+        norm_w: input, uid 2, DOUBLE (float64), dim 5, stride 1, 16-byte aligned.
+        class_: input, uid 3, DOUBLE (float64), dim 5, stride 1, 16-byte aligned.
+        right_b: input, uid 4, DOUBLE (float64), dim 5, stride 1, 16-byte aligned.
+        hidden: output, uid 5, DOUBLE (float64), dim 5, stride 1, 16-byte aligned.
+        sum_s: output, uid 6, DOUBLE (float64), dim 5, stride 1, 16-byte aligned.
+        sum_t: output, uid 7, DOUBLE (float64), dim 5, stride 1, 16-byte aligned.
+        norm_eps: scalar, uid 8, FLOAT, default 0.5.
+        workspace: a tensor of `workspace_size()` bytes, or its address; None: the runtime's.
+        stream: a cudaStream_t or a framework's stream; None: at each call the current one.
+        check: False: look at null addresses and alignment alone.
+
+    Returns:
+        A BoundCall: set what changes (`call.q = tensor`), then call it; for one thread at a
+        time.
+
+    Raises:
+        OperandError: as `run` does; what tensors share is looked at by the next call.
+    """
+
 def set_checks(enabled: bool) -> None:
     """Turn the checks of `run` on or off, for all its calls.
 
@@ -153,6 +211,26 @@ def execute_uids(
 
     Raises:
         OperandError: a uid is missing or unknown; and all that `execute` raises.
+    """
+
+def execute_slots(
+    addresses: int,
+    count: int,
+    workspace_ptr: int = 0,
+    stream: int = 0,
+) -> None:
+    """Call `execute` with a C array of pointers in slot order.
+
+    Args:
+        addresses: where the array stands: device addresses of operands; of scalars, pointers to
+            the value in host memory, or null for the default.
+        count: the number of OPERANDS.
+        workspace_ptr: `workspace_size()` bytes, aligned to 128; 0: the runtime's own.
+        stream: a cudaStream_t; 0: the legacy default stream.
+
+    Raises:
+        OperandError: another count, a null array, a scalar without value; and all that
+            `execute` raises.
     """
 
 def workspace_size() -> int:

@@ -10,7 +10,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Member
 from cudnn_bindgen.runtime.annotations import Address, FloatScalar, Stream, Tensor
@@ -108,6 +108,56 @@ def run(
     Raises:
         OperandError: a tensor has a wrong device, data type, layout or alignment, or shares
             memory with an output; and all that `execute` raises.
+    """
+
+@final
+class BoundCall:
+    """What `bind` returns: set what changes, which is checked then, and call it."""
+
+    a: Tensor | Address
+    b: Tensor | Address
+    c: Tensor | Address | None
+    epsilon: FloatScalar
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> Any:
+        """Launch what is set, and return the outputs.
+
+        Args:
+            stream: of this call alone; None: the one that is set.
+        """
+
+def bind(
+    a: Tensor | Address,
+    b: Tensor | Address,
+    c: Tensor | Address | None = None,
+    *,
+    epsilon: FloatScalar = ...,
+    a_m: int | None = None,
+    b_n: int | None = None,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall:
+    """Check what `run` takes, and return it as a call that is launched as it stands.
+
+    Args:
+        a: input, BFLOAT16, dim 1,a_m,16, stride *,*,1, 16-byte aligned.
+        b: input, BFLOAT16, dim 1,16,b_n, stride *,*,1, 16-byte aligned.
+        c: output, BFLOAT16, dim 1,a_m,b_n, stride *,*,1, 16-byte aligned.
+        epsilon: scalar, DOUBLE, default 0.5.
+        a_m: a.m, a number of the key that chooses the graph.
+        b_n: b.n, a number of the key that chooses the graph.
+        workspace: a tensor of `workspace_size()` bytes, or its address; None: the runtime's.
+        stream: a cudaStream_t or a framework's stream; None: at each call the current one.
+        check: False: look at null addresses and alignment alone.
+
+    Returns:
+        A BoundCall: set what changes (`call.q = tensor`), then call it; for one thread at a
+        time.
+
+    Raises:
+        OperandError: as `run` does; what tensors share is looked at by the next call.
     """
 
 def set_checks(enabled: bool) -> None:

@@ -29,6 +29,7 @@ cdef void* _graph = graph_of(_binding)
 FINGERPRINT = _binding.FINGERPRINT
 KEY = _binding.KEY
 MEMBERS = _binding.MEMBERS
+bind = _binding.bind
 workspace_size = _binding.workspace_size
 load_plan = _binding.load_plan
 close = _binding.close

@@ -10,7 +10,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, FloatScalar, Stream, Tensor
@@ -155,6 +155,79 @@ def run(
             memory with an output; and all that `execute` raises.
     """
 
+@final
+class BoundCall:
+    """What `bind` returns: set what changes, which is checked then, and call it."""
+
+    q: Tensor | Address
+    k: Tensor | Address
+    v: Tensor | Address
+    seq_q: Tensor | Address
+    seq_kv: Tensor | Address
+    cu_seqlens: Tensor | Address
+    k_ragged_offset: Tensor | Address
+    stats_ragged_offset: Tensor | Address
+    o: Tensor | Address | None
+    stats: Tensor | Address | None
+    attn_scale: FloatScalar
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> tuple[Any, Any]:
+        """Launch what is set, and return the outputs.
+
+        Args:
+            stream: of this call alone; None: the one that is set.
+        """
+
+def bind(
+    q: Tensor | Address,
+    k: Tensor | Address,
+    v: Tensor | Address,
+    seq_q: Tensor | Address,
+    seq_kv: Tensor | Address,
+    cu_seqlens: Tensor | Address,
+    k_ragged_offset: Tensor | Address,
+    stats_ragged_offset: Tensor | Address,
+    o: Tensor | Address | None = None,
+    stats: Tensor | Address | None = None,
+    *,
+    attn_scale: FloatScalar = ...,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall:
+    """Check what `run` takes, and return it as a call that is launched as it stands.
+
+    Args:
+        q: input, uid 11, BFLOAT16, dim 3,8,128,64, stride 2147483647,64,512,1, 16-byte aligned,
+            ragged.
+        k: input, uid 12, BFLOAT16, dim 3,8,128,64, stride 2147483647,64,512,1, 16-byte aligned,
+            ragged.
+        v: input, uid 13, BFLOAT16, dim 3,8,128,64, stride 2147483647,64,512,1, 16-byte aligned,
+            ragged.
+        seq_q: input, uid 21, INT32, dim 3,1,1,1, stride 1,1,1,1, 4-byte aligned.
+        seq_kv: input, uid 22, INT32, dim 3,1,1,1, stride 1,1,1,1, 4-byte aligned.
+        cu_seqlens: input, uid 41, INT32, dim 4,1,1,1, stride 1,1,1,1, 4-byte aligned.
+        k_ragged_offset: input, uid 42, INT32, dim 4,1,1,1, stride 1,1,1,1, 4-byte aligned.
+        stats_ragged_offset: input, uid 43, INT32, dim 4,1,1,1, stride 1,1,1,1, 4-byte aligned.
+        o: output, uid 14, BFLOAT16, dim 3,8,128,64, stride 2147483647,64,512,1, 16-byte
+            aligned, ragged.
+        stats: output, uid 15, FLOAT (float32), dim 3,8,128,1, stride 1024,128,1,1, 16-byte
+            aligned, ragged.
+        attn_scale: scalar, uid 30, FLOAT, default 0.125; multiplies Q K^T, typically 1 /
+            sqrt(d).
+        workspace: a tensor of `workspace_size()` bytes, or its address; None: the runtime's.
+        stream: a cudaStream_t or a framework's stream; None: at each call the current one.
+        check: False: look at null addresses and alignment alone.
+
+    Returns:
+        A BoundCall: set what changes (`call.q = tensor`), then call it; for one thread at a
+        time.
+
+    Raises:
+        OperandError: as `run` does; what tensors share is looked at by the next call.
+    """
+
 def set_checks(enabled: bool) -> None:
     """Turn the checks of `run` on or off, for all its calls.
 
@@ -176,6 +249,26 @@ def execute_uids(
 
     Raises:
         OperandError: a uid is missing or unknown; and all that `execute` raises.
+    """
+
+def execute_slots(
+    addresses: int,
+    count: int,
+    workspace_ptr: int = 0,
+    stream: int = 0,
+) -> None:
+    """Call `execute` with a C array of pointers in slot order.
+
+    Args:
+        addresses: where the array stands: device addresses of operands; of scalars, pointers to
+            the value in host memory, or null for the default.
+        count: the number of OPERANDS.
+        workspace_ptr: `workspace_size()` bytes, aligned to 128; 0: the runtime's own.
+        stream: a cudaStream_t; 0: the legacy default stream.
+
+    Raises:
+        OperandError: another count, a null array, a scalar without value; and all that
+            `execute` raises.
     """
 
 def workspace_size() -> int:

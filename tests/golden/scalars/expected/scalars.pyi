@@ -8,7 +8,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, FloatScalar, IntScalar, Stream, Tensor
@@ -133,6 +133,73 @@ def run(
             memory with an output; and all that `execute` raises.
     """
 
+@final
+class BoundCall:
+    """What `bind` returns: set what changes, which is checked then, and call it."""
+
+    x: Tensor | Address
+    out_0: Tensor | Address | None
+    alpha: FloatScalar
+    seed: IntScalar
+    in_11: FloatScalar
+    beta: FloatScalar
+    shift: FloatScalar
+    bias: FloatScalar
+    count: IntScalar
+    steps: IntScalar
+    rate: FloatScalar
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> Any:
+        """Launch what is set, and return the outputs.
+
+        Args:
+            stream: of this call alone; None: the one that is set.
+        """
+
+def bind(
+    x: Tensor | Address,
+    out_0: Tensor | Address | None = None,
+    *,
+    alpha: FloatScalar,
+    seed: IntScalar,
+    in_11: FloatScalar,
+    beta: FloatScalar = ...,
+    shift: FloatScalar = ...,
+    bias: FloatScalar = ...,
+    count: IntScalar = ...,
+    steps: IntScalar = ...,
+    rate: FloatScalar = ...,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall:
+    """Check what `run` takes, and return it as a call that is launched as it stands.
+
+    Args:
+        x: input, uid 0, BFLOAT16, dim 2,4, stride 4,1, 16-byte aligned.
+        out_0: output, uid 20, BFLOAT16, dim 2,4, stride 4,1, 16-byte aligned.
+        alpha: scalar, uid 2, FLOAT.
+        seed: scalar, uid 9, INT64.
+        in_11: scalar, uid 11, HALF.
+        beta: scalar, uid 1, FLOAT, default 0.125.
+        shift: scalar, uid 3, HALF, default 1.0.
+        bias: scalar, uid 5, BFLOAT16, default nan.
+        count: scalar, uid 6, INT64, default 1099511627776.
+        steps: scalar, uid 7, INT32, default -3.
+        rate: scalar, uid 8, DOUBLE, default 0.1.
+        workspace: a tensor of `workspace_size()` bytes, or its address; None: the runtime's.
+        stream: a cudaStream_t or a framework's stream; None: at each call the current one.
+        check: False: look at null addresses and alignment alone.
+
+    Returns:
+        A BoundCall: set what changes (`call.q = tensor`), then call it; for one thread at a
+        time.
+
+    Raises:
+        OperandError: as `run` does; what tensors share is looked at by the next call.
+    """
+
 def set_checks(enabled: bool) -> None:
     """Turn the checks of `run` on or off, for all its calls.
 
@@ -154,6 +221,26 @@ def execute_uids(
 
     Raises:
         OperandError: a uid is missing or unknown; and all that `execute` raises.
+    """
+
+def execute_slots(
+    addresses: int,
+    count: int,
+    workspace_ptr: int = 0,
+    stream: int = 0,
+) -> None:
+    """Call `execute` with a C array of pointers in slot order.
+
+    Args:
+        addresses: where the array stands: device addresses of operands; of scalars, pointers to
+            the value in host memory, or null for the default.
+        count: the number of OPERANDS.
+        workspace_ptr: `workspace_size()` bytes, aligned to 128; 0: the runtime's own.
+        stream: a cudaStream_t; 0: the legacy default stream.
+
+    Raises:
+        OperandError: another count, a null array, a scalar without value; and all that
+            `execute` raises.
     """
 
 def workspace_size() -> int:

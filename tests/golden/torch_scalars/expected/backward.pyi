@@ -9,7 +9,7 @@ Addresses are device addresses as int; every call is enqueued, none waits for th
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, final, overload
 
 from cudnn_bindgen.module_data import Operand
 from cudnn_bindgen.runtime.annotations import Address, FloatScalar, Stream, Tensor
@@ -134,6 +134,67 @@ def run(
             memory with an output; and all that `execute` raises.
     """
 
+@final
+class BoundCall:
+    """What `bind` returns: set what changes, which is checked then, and call it."""
+
+    dy: Tensor | Address
+    x: Tensor | Address
+    w: Tensor | Address
+    mean: Tensor | Address
+    rstd: Tensor | Address
+    dx: Tensor | Address | None
+    dw: Tensor | Address | None
+    db: Tensor | Address | None
+    eps: FloatScalar
+    workspace: Tensor | Address | None
+    stream: Stream | None
+    def __call__(self, *, stream: Stream | None = None) -> tuple[Any, Any, Any]:
+        """Launch what is set, and return the outputs.
+
+        Args:
+            stream: of this call alone; None: the one that is set.
+        """
+
+def bind(
+    dy: Tensor | Address,
+    x: Tensor | Address,
+    w: Tensor | Address,
+    mean: Tensor | Address,
+    rstd: Tensor | Address,
+    dx: Tensor | Address | None = None,
+    dw: Tensor | Address | None = None,
+    db: Tensor | Address | None = None,
+    *,
+    eps: FloatScalar,
+    workspace: Tensor | Address | None = None,
+    stream: Stream | None = None,
+    check: bool = True,
+) -> BoundCall:
+    """Check what `run` takes, and return it as a call that is launched as it stands.
+
+    Args:
+        dy: input, uid 1, BFLOAT16, dim 2,4, stride 1,2, 16-byte aligned.
+        x: input, uid 2, BFLOAT16, dim 2,4, stride 4,1, 16-byte aligned.
+        w: input, uid 3, BFLOAT16, dim 1,4, stride 4,1, 16-byte aligned.
+        mean: input, uid 4, FLOAT (float32), dim 2,1, stride 1,1, 16-byte aligned.
+        rstd: input, uid 5, FLOAT (float32), dim 2,1, stride 1,1, 16-byte aligned.
+        dx: output, uid 7, BFLOAT16, dim 2,4, stride 4,1, 16-byte aligned.
+        dw: output, uid 8, BFLOAT16, dim 1,4, stride 4,1, 16-byte aligned.
+        db: output, uid 9, BFLOAT16, dim 1,4, stride 4,1, 16-byte aligned.
+        eps: scalar, uid 6, FLOAT; added to the variance, under the square root.
+        workspace: a tensor of `workspace_size()` bytes, or its address; None: the runtime's.
+        stream: a cudaStream_t or a framework's stream; None: at each call the current one.
+        check: False: look at null addresses and alignment alone.
+
+    Returns:
+        A BoundCall: set what changes (`call.q = tensor`), then call it; for one thread at a
+        time.
+
+    Raises:
+        OperandError: as `run` does; what tensors share is looked at by the next call.
+    """
+
 def set_checks(enabled: bool) -> None:
     """Turn the checks of `run` on or off, for all its calls.
 
@@ -155,6 +216,26 @@ def execute_uids(
 
     Raises:
         OperandError: a uid is missing or unknown; and all that `execute` raises.
+    """
+
+def execute_slots(
+    addresses: int,
+    count: int,
+    workspace_ptr: int = 0,
+    stream: int = 0,
+) -> None:
+    """Call `execute` with a C array of pointers in slot order.
+
+    Args:
+        addresses: where the array stands: device addresses of operands; of scalars, pointers to
+            the value in host memory, or null for the default.
+        count: the number of OPERANDS.
+        workspace_ptr: `workspace_size()` bytes, aligned to 128; 0: the runtime's own.
+        stream: a cudaStream_t; 0: the legacy default stream.
+
+    Raises:
+        OperandError: another count, a null array, a scalar without value; and all that
+            `execute` raises.
     """
 
 def workspace_size() -> int:
