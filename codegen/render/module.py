@@ -17,6 +17,7 @@ from cudnn_bindgen.codegen.bind.chain import Chain
 from cudnn_bindgen.codegen.bind.data import data_of, data_of_chain, data_of_family
 from cudnn_bindgen.codegen.bind.family import Family
 from cudnn_bindgen.codegen.errors import EmitError
+from cudnn_bindgen.codegen.render.c_header import CHeader
 from cudnn_bindgen.codegen.render.header import write_options
 from cudnn_bindgen.codegen.render.view import Module, docstring_row
 from cudnn_bindgen.codegen.text import align, join_sizes, shorten
@@ -92,13 +93,14 @@ def render_chain(
 
 def _render(view: Module, module: str) -> dict[str, str]:
     _check_size(view)
-    has_header = "Option --header" in view.options
-    return {
-        f"{module}.{suffix}": fill_template(
-            f"module.{suffix}.jinja", {"module": view, "name": module}
-        )
-        for suffix in (*_SUFFIXES, *(["h"] if has_header else []))
+    files = {
+        f"{module}.{suffix}": fill_template(f"module.{suffix}.jinja", {"module": view})
+        for suffix in _SUFFIXES
     }
+    if "Option --header" in view.options:
+        fields = {"module": view, "header": CHeader(view, module), "name": module}
+        files[f"{module}.h"] = fill_template("module.h.jinja", fields)
+    return files
 
 
 def _check_size(view: Module) -> None:
@@ -119,7 +121,7 @@ def fill_template(name: str, fields: dict[str, Any]) -> str:
 @cache
 def _environment() -> Environment:
     """Return what keeps each template compiled, as long as its file stays the same."""
-    environment = Environment(
+    return Environment(
         loader=PackageLoader("cudnn_bindgen", "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -127,13 +129,6 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - code, not HTML; text.py escapes
     )
-    environment.filters["in_c"] = _in_c
-    return environment
-
-
-def _in_c(text: str) -> str:
-    """Return text for a comment in C, which it can neither end nor begin."""
-    return text.replace("*/", "* /").replace("/*", "/ *").rstrip()
 
 
 def operand_table(

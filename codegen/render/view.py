@@ -110,17 +110,6 @@ class Module:
         ]
 
     @property
-    def c_types(self) -> list[str]:
-        """What `enqueue` takes, as C types."""
-        rest = ["void *"] * (3 if self.overrides else 2)
-        return [*(one.c_type.replace("*", " *") for one in self.parameters), *rest]
-
-    @property
-    def signature(self) -> str:
-        """What Cython calls the capsule of `enqueue`."""
-        return f"int ({', '.join(self.c_types)})"
-
-    @property
     def operands(self) -> list[Argument]:
         """Those that are addresses."""
         return [argument for argument in self.arguments if not argument.is_scalar]
