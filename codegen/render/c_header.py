@@ -16,7 +16,7 @@ class CHeader:
 
     @property
     def comment(self) -> list[str]:
-        """Where the graph came from and its arguments, which can neither end nor begin a comment."""
+        """The graph's origin and arguments; nothing in them ends or begins a comment."""
         lines = [self.module.origin, "", *self.module.table]
         return [line.replace("*/", "* /").replace("/*", "/ *") for line in lines]
 
