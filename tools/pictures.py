@@ -5,10 +5,15 @@ from __future__ import annotations
 import io
 import os
 import re
+import subprocess
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.text import Text
 
 from cudnn_bindgen.cli import main
 
@@ -47,6 +52,21 @@ def capture(page: str) -> str:
         del os.environ["COLUMNS"]
 
 
+def photograph(directory: Path) -> None:
+    """Write what `show` prints on a terminal of 80 columns, colours and all, as a picture."""
+    terminal = {"COLUMNS": "80", "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    command = [sys.executable, "-m", "cudnn_bindgen", "show", str(PICTURES["attention"])]
+    printed = subprocess.run(  # noqa: S603 - this program
+        command, env=os.environ | terminal, capture_output=True, text=True, check=True
+    )
+    console = Console(record=True, width=80, file=io.StringIO())
+    console.print(Text.from_ansi(printed.stdout), soft_wrap=True)
+    # Without the fonts of another host, which a page must not ask for.
+    plain = re.sub(r"@font-face {{.*?}}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    text = console.export_svg(title="cudnn-bindgen show", code_format=plain, unique_id="show")
+    (directory / "terminal.svg").write_text(text)
+
+
 def draw(directory: Path) -> None:
     """Write the pictures into a folder."""
     with TemporaryDirectory() as folder:
@@ -60,3 +80,4 @@ def draw(directory: Path) -> None:
 if __name__ == "__main__":
     PAGE.write_text(capture(PAGE.read_text()))
     draw(FOLDER)
+    photograph(FOLDER)
