@@ -60,6 +60,19 @@ class Caller:
             f"int load(const char *name) {{ return {name}_load(name); }}\n"
             f"const char *error(void) {{ return {name}_error(); }}\n"
             f"int call({takes}) {{ return {name}_enqueue({passes}); }}\n"
+            # On a thread that Python does not know, with what it has to say of it.
+            "#include <pthread.h>\n"
+            f"static struct {{ {' '.join(f'{kind} {one};' for kind, one in pairs)} }} given;\n"
+            "static int code;\nstatic char said[1024];\n"
+            "static void *begin(void *unused) {\n(void)unused;\n"
+            f"code = {name}_enqueue({', '.join(f'given.{one}' for _, one in pairs)});\n"
+            f'snprintf(said, sizeof said, "%.1000s", {name}_error());\nreturn NULL;\n}}\n'
+            f"SHOWN int apart({takes});\nSHOWN const char *error_apart(void);\n"
+            "const char *error_apart(void) { return said; }\n"
+            f"int apart({takes}) {{\npthread_t thread;\n"
+            f"{' '.join(f'given.{one} = {one};' for _, one in pairs)}\n"
+            "if (pthread_create(&thread, NULL, begin, NULL)) return -1;\n"
+            "pthread_join(thread, NULL);\nreturn code;\n}\n"
         )
         library = folder / "caller.so"
         command = [*LANGUAGES[language], *STRICT, "-shared", "-fPIC", str(source), "-o", library]
@@ -67,13 +80,20 @@ class Caller:
         # ctypes lets go of the GIL for each call.
         self._library = ctypes.CDLL(str(library))
         self._library.error.restype = ctypes.c_char_p
-        self._library.call.argtypes = [C_TYPES[kind] for kind, _ in pairs]
+        self._library.error_apart.restype = ctypes.c_char_p
+        for function in (self._library.call, self._library.apart):
+            function.argtypes = [C_TYPES[kind] for kind, _ in pairs]
 
     def load(self, module: str) -> int:
         return int(self._library.load(module.encode()))
 
     def call(self, *arguments: Any, workspace: int = 0, stream: int = 0) -> int:
         return int(self._library.call(*arguments, workspace, stream))
+
+    def call_apart(self, *arguments: Any) -> tuple[int, str]:
+        """Call on a thread of C; return the status and the error of that thread."""
+        status = int(self._library.apart(*arguments, 0, 0))
+        return status, str(self._library.error_apart().decode())
 
     @property
     def error(self) -> str:
@@ -148,6 +168,31 @@ def test_errors_are_codes_with_a_message(
     assert caller.call(*addresses) == FAILED
     assert caller.error.startswith("CudnnError: thd")
     assert sys.exc_info() == (None, None, None)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_threads_of_c_get_results_and_errors(
+    language: str, thd: ModuleType, place: Place, tmp_path: Path
+) -> None:
+    caller = Caller(tmp_path, "thd", header("thd"), language)
+    assert caller.load("thd") == SUCCESS
+    operands = place("thd")
+    assert caller.call_apart(*operands.arguments)[0] == SUCCESS
+    operands.check()
+    status, said = caller.call_apart(0, *operands.arguments[1:])
+    assert (status, said.partition(": ")[0]) == (REFUSED, "OperandError")
+    assert "q_ptr" in said
+
+
+def test_a_header_is_written_again(tmp_path: Path) -> None:
+    target = tmp_path / "attn.pyx"
+    graph = TESTS / "data/plans/cudnn-9.19-sm90/sdpa_dense.plan"
+    words = ["emit", "-q", "--header", "-o", str(target), str(graph)]
+    for _ in range(2):
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 0, result.output
+    target.with_suffix(".h").write_text("/* another hand's */\n")
+    assert CliRunner().invoke(main, words).exit_code == 2
 
 
 def test_a_header_of_another_graph_is_refused(thd: ModuleType, tmp_path: Path) -> None:
