@@ -110,7 +110,7 @@ def bind(
     """
     digest = fingerprint(graph)
     if is_sized is None:
-        is_sized = graph.plan is not None and graph.plan.kernels is not None
+        is_sized = graph.has_kernels
     arguments = _arguments(graph, is_sized)
     uids = {argument.uid for argument in arguments}
     axes = name_axes(graph)

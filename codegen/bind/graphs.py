@@ -40,7 +40,7 @@ def bind_graphs(
     GraphFormatError
         They are not one graph, or callers would pass them different arguments.
     """
-    is_sized = any(graph.plan is not None and graph.plan.kernels is not None for graph in graphs)
+    is_sized = any(graph.has_kernels for graph in graphs)
     first, *others = (
         bind(graph, options if graph is graphs[0] else None, is_sized=is_sized) for graph in graphs
     )

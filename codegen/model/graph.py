@@ -199,3 +199,13 @@ class Graph:
     def is_override_shape_enabled(self) -> bool:
         """Whether execute-time shape overrides are allowed."""
         return bool(self.context.get("is_override_shape_enabled", False))
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether its plan is kernels of one of the frontend's own engines."""
+        return self.plan is not None and self.plan.kernels is not None
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether some tensor has ragged offsets."""
+        return any(tensor.ragged_offset_uid is not None for tensor in self.tensors)

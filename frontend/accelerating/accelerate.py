@@ -119,8 +119,7 @@ def _read(graph: Any, frontend: Any) -> tuple[int | None, bytes, Graph]:
         model = read_graph(plan, _FILE)
     except GraphFormatError as error:
         raise AccelerateError(f"accelerate: {error}") from error
-    is_packed = any(tensor.ragged_offset_uid is not None for tensor in model.tensors)
-    if model.plan is not None and model.plan.kernels is not None and is_packed:
+    if model.has_kernels and model.is_ragged:
         raise AccelerateError(
             "accelerate: expected operands without ragged offsets, because the frontend's own "
             "engine launches with the size of their memory: plan the graph with --engine"

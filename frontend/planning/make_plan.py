@@ -154,8 +154,7 @@ def check_rebuildable(structure: Structure) -> None:
 
 def is_of_kernels(plan: bytes) -> bool:
     """Tell a plan file of kernels from one of cuDNN's."""
-    info = read_graph(plan).plan
-    return info is not None and info.kernels is not None
+    return read_graph(plan).has_kernels
 
 
 def describe(plan: bytes) -> str:

@@ -84,8 +84,7 @@ def _graph(folder: Path, key: str, tally: Tally, total: int) -> dict[str, Any]:
     if tally.overrides:
         symbols, notes = suggest_symbols(binding, tally.overrides)
         document["overrides"] |= {"symbols": symbols, "notes": notes}
-    is_ragged = any(tensor.ragged_offset_uid is not None for tensor in graph.tensors)
-    figures = find_figures(tally.tags, is_ragged, bool(tally.overrides))
+    figures = find_figures(tally.tags, graph.is_ragged, bool(tally.overrides))
     document["saving"] = {
         "benchmark": figures.benchmark,
         "us_a_call": round(figures.saved, 2),
